@@ -44,8 +44,8 @@ def test_it_can_be_planned(path: Path, tmp_path: Path) -> None:
 
 
 # Schemes whose configs are those of others: c51, qr-dqn and rainbow as dqn; td3 and ddpg as sac, which needs box
-# actions here; ippo and mappo as ppo, with several agents.
-AS_OTHERS = ("a2c", "single", "c51", "qr-dqn", "rainbow", "sac", "td3", "ddpg", "ippo", "mappo")
+# actions here; ippo and mappo as ppo, with several agents. bc needs a file of transitions.
+AS_OTHERS = ("a2c", "single", "c51", "qr-dqn", "rainbow", "sac", "td3", "ddpg", "ippo", "mappo", "bc")
 
 
 def test_there_are_examples() -> None:

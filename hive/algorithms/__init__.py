@@ -2,6 +2,7 @@
 
     A2C, PPO, IMPALA, NStepQ, PQN            learn from rollouts
     DQN, C51, QRDQN, SAC, TD3, DDPG          learn from a replay memory
+    BC                                       learns from given transitions in a replay memory
     Algorithm, Gradients, Moments            the interface of those that learn from rollouts
     ReplayAlgorithm, Batch                   the interface of those that learn from a replay memory
     Configured                               the interface of those whose keys may change in a run (`hive set`)

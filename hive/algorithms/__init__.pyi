@@ -3,6 +3,7 @@ from hive.algorithms.algorithm import Algorithm as Algorithm
 from hive.algorithms.algorithm import AnyOptimizer as AnyOptimizer
 from hive.algorithms.algorithm import Gradients as Gradients
 from hive.algorithms.algorithm import Moments as Moments
+from hive.algorithms.bc import BC as BC
 from hive.algorithms.c51 import C51 as C51
 from hive.algorithms.ddpg import DDPG as DDPG
 from hive.algorithms.dqn import DQN as DQN

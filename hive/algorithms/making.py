@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from hive.algorithms.a2c import A2C
 from hive.algorithms.algorithm import Algorithm
+from hive.algorithms.bc import BC
 from hive.algorithms.c51 import C51
 from hive.algorithms.ddpg import DDPG
 from hive.algorithms.dqn import DQN
@@ -20,6 +21,7 @@ from hive.algorithms.td3 import TD3
 from hive.config import (
     A2CConfig,
     AlgorithmConfig,
+    BCConfig,
     C51Config,
     DDPGConfig,
     DQNConfig,
@@ -55,6 +57,7 @@ BUILT_IN: Mapping[type[AlgorithmConfig], tuple[Callable[..., Algorithm | ReplayA
     SACConfig: (SAC, 2),
     TD3Config: (TD3, 2),
     DDPGConfig: (DDPG, 2),
+    BCConfig: (BC, 2),
 }
 HEADS = ("policy", "value")  # heads of the network, unless the algorithm names others
 

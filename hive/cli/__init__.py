@@ -46,12 +46,13 @@ GROUPS = {
         "pause": ("pause", "pause a run and keep its state in memory"),
         "set": ("set", "change hyperparameters of a running run"),
         "scale": ("scale", "change the number of workers of a running run"),
-        "save": ("save", "write a checkpoint of a running run now"),
+        "save": ("save", "write a checkpoint of a running run, or its replay memory"),
         "down": ("down", "end a run: drain it, save its state and stop it"),
     },
     "results": {
         "eval": ("evaluate", "measure the policy of a run by playing whole episodes"),
         "play": ("play", "watch the policy of a run in a window, or record it to a video"),
+        "record": ("record", "play a policy and write its transitions to a file"),
         "compare": ("compare", "compare the results of runs over seeds"),
         "plot": ("plot", "draw learning curves as PNG or SVG"),
         "export": ("export", "write the policy of a run to a file for other programs"),
@@ -66,7 +67,21 @@ GROUPS = {
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 # Commands that start processes, or whose arguments are files; the others only need the folder of runs.
-IN_A_FOLDER = ("init", "check", "config", "up", "join", "resume", "eval", "export", "play", "compare", "plot")
+IN_A_FOLDER = (
+    "init",
+    "check",
+    "config",
+    "up",
+    "join",
+    "resume",
+    "eval",
+    "export",
+    "play",
+    "record",
+    "save",
+    "compare",
+    "plot",
+)
 
 EXAMPLES = """examples:
   hive init CartPole-v1                   write a config: cartpole-ppo.toml

@@ -14,7 +14,7 @@ from typing import Any
 
 from hive.config.keys import is_reference, key, with_default
 
-NAMES = ("a2c", "ppo", "impala", "nstep-q", "pqn", "dqn", "c51", "qr-dqn", "sac", "td3", "ddpg")
+NAMES = ("a2c", "ppo", "impala", "nstep-q", "pqn", "dqn", "c51", "qr-dqn", "sac", "td3", "ddpg", "bc")
 SCHEDULES = ("constant", "linear", "cosine")
 SCHEDULE_FIXED = "collectors computed their exploration schedule from it"
 LEARNED_FIXED = "the learned temperature is a multiple of it"
@@ -135,9 +135,15 @@ class TargetConfig(AlgorithmConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayConfig(TargetConfig):
+class ReplayConfig(AlgorithmConfig):
     """[algorithm]: the keys of algorithms that learn from a replay memory."""
 
+    replay_from: str = key(
+        "",
+        'run, checkpoint or .npz file whose transitions a new run has in its memory at the start; "": none',
+        accepts=str.isprintable,
+        fixed="they entered the replay memory at the start",
+    )
     replay_capacity: int = key(
         100_000, "steps in the replay memory, of all collectors together", minimum=1, fixed=MEMORY_FIXED
     )
@@ -309,7 +315,7 @@ class PQNConfig(QLearningConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplayedValuesConfig(EpsilonGreedyConfig, ReplayConfig):
+class ReplayedValuesConfig(EpsilonGreedyConfig, TargetConfig, ReplayConfig):
     """[algorithm]: the keys of algorithms that learn action values from a replay memory: DQN, C51 and QR-DQN."""
 
     # Stable-Baselines3 has the values of Atari, which take a million steps: its rate is 1e-4, its target 10,000 steps
@@ -384,7 +390,7 @@ class QRDQNConfig(ReplayedValuesConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgentConfig(ReplayConfig):
+class AgentConfig(TargetConfig, ReplayConfig):
     """[algorithm]: the keys of agents of an actor and critics that learn from a replay memory."""
 
     # The defaults are those of Stable-Baselines3 where it has the same key. The target follows updates of the actor.
@@ -448,6 +454,27 @@ class TD3Config(DDPGConfig):
     target_noise_clip: float = key(0.5, "largest noise of the target's actions", minimum=0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class BCConfig(ReplayConfig):
+    """[algorithm] with name = "bc" (behaviour cloning, Pomerleau, 1988)."""
+
+    # The weight of the entropy and the learning rate are those of `imitation` (Gleave et al. 2022); its batches have 32
+    # steps. Larger ones make fewer updates of the same rows.
+
+    name: str = with_default("bc", AlgorithmConfig, "name")
+    learning_rate: float = with_default(1e-3, AlgorithmConfig, "learning_rate")
+    optimizer_epsilon: float = with_default(1e-8, AlgorithmConfig, "optimizer_epsilon")
+    replay_capacity: int = with_default(1_000_000, ReplayConfig, "replay_capacity")
+    learning_starts: int = with_default(0, ReplayConfig, "learning_starts")
+    entropy_weight: float = key(1e-3, "weight of the policy's entropy in the loss", minimum=0)
+    network_of: str = key(
+        "ppo",
+        "whose network is learned, so that a run of it can begin with the weights: ppo (a2c, impala), or sac",
+        choices=("ppo", "sac"),
+        fixed=LAYERS_FIXED,
+    )
+
+
 ALGORITHMS: Mapping[str, type] = {
     "a2c": A2CConfig,
     "ppo": PPOConfig,
@@ -460,5 +487,6 @@ ALGORITHMS: Mapping[str, type] = {
     "sac": SACConfig,
     "td3": TD3Config,
     "ddpg": DDPGConfig,
+    "bc": BCConfig,
 }
 """Name of an algorithm -> the dataclass of its [algorithm] table."""

@@ -4,7 +4,7 @@ A row about a key becomes a rule between this key and the algorithm (hive.config
 checks these rows again (`ReplayBlueprint`), for configs that were not loaded and for algorithms of users. Rows about
 actions and scripts have the text of the errors of the code that meets them.
 
-The guide's page on replay shows `guide_table()`.
+The guide's page on replay shows `guide_table()`, without the rows OF_BC, which are on its page on data.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hive.config.keys import keys_of
 from hive.config.schema import Config
 
 REPLAYING = tuple(name for name, table in ALGORITHMS.items() if issubclass(table, ReplayConfig))
+OF_STEPS = tuple(name for name in REPLAYING if name != "bc")  # those whose memory has the steps of the run
 AGENTS = ("sac", "td3", "ddpg")
 VALUES = ("nstep-q", "pqn", "dqn", "c51", "qr-dqn")  # those that learn action values
 
@@ -114,6 +115,21 @@ KEYS = (
 )
 """The rows about keys."""
 
+OF_BC = (
+    Refusal("network.memory", ("bc",), "has no recurrent version", "leave it out", _is_set),
+    Refusal("network.noisy_deviation", ("bc",), "learns probabilities, which this noise changes", "set it to 0"),
+    Refusal(
+        "algorithm.n_step",
+        ("bc",),
+        "learns the action of each step",
+        "leave it out",
+        lambda value: value > 1,
+        "2 or more",
+    ),
+    Refusal("algorithm.priority_exponent", ("bc",), "has no TD errors", "leave it out", shown="more than 0"),
+)
+"""The rows of "bc" about keys, some of which other algorithms do not have."""
+
 ONE_DISCRETE = Refusal(
     "actions other than one discrete action",
     VALUES,
@@ -147,7 +163,7 @@ def refused_keys(config: Config) -> Iterator[tuple[Refusal, str]]:
     """
     table: type = type(config.algorithm)
     algorithm = str(keys_of(table)["name"].default)
-    for row in KEYS:
+    for row in (*KEYS, *OF_BC):
         if algorithm in row.algorithms and row.is_refused(config.value(row.what)):
             yield row, config.algorithm.name
 
@@ -156,9 +172,9 @@ def guide_table() -> str:
     """Return the rows that concern algorithms with a replay memory, as a Markdown table."""
     lines = ["| refused | by | because it | instead |", "|---|---|---|---|"]
     for row in (*KEYS, ONE_DISCRETE, BOUNDED_OR_DISCRETE, BOUNDED_BOX, IN_SCRIPTS):
-        if names := [name for name in row.algorithms if name in REPLAYING]:
+        if names := [name for name in row.algorithms if name in OF_STEPS]:
             what = f"`{row.what}`" if row in KEYS else row.what
             shown = f" = {row.shown}" if row.shown else ""
-            by = "all" if tuple(names) == REPLAYING else ", ".join(names)
+            by = "all" if tuple(names) == OF_STEPS else ", ".join(names)
             lines.append(f"| {what}{shown} | {by} | {row.reason} | {row.instead} |")
     return "\n".join(lines)

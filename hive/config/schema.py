@@ -88,7 +88,7 @@ class RunConfig:
     )
     scheme: str = key(
         DEFAULT_SCHEME,
-        "ppo, a2c, a3c, dd-ppo, impala, nstep-q, pqn, dqn, sac, td3, ddpg, rapid, single or module:function",
+        "ppo, a2c, a3c, dd-ppo, impala, nstep-q, pqn, dqn, sac, td3, ddpg, bc, rapid, single or module:function",
         choices=tuple(SCHEMES),
         accepts=is_reference,
         expected=f'{", ".join(map(toml_text, SCHEMES))} or "package.module:function"',

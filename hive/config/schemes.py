@@ -79,6 +79,7 @@ ALGORITHM_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "sac": {**OFF_POLICY, "network.middleware": (256, 256)},
     "td3": {**OFF_POLICY, "network.middleware": (400, 300)},
     "ddpg": {**OFF_POLICY, "network.middleware": (400, 300)},
+    "bc": {"run.steps": 10_000, "collection.envs": 4, "collection.rollout": 32, **NORMALIZED},
 }
 """Name of an algorithm -> its defaults outside of [algorithm]: full name of a key -> value."""
 
@@ -210,6 +211,10 @@ SCHEMES: Mapping[str, Scheme] = {
     "ddpg": Scheme(
         "DDPG: a deterministic actor and a critic, from a replay memory (Lillicrap et al. 2016)",
         {**AHEAD, "algorithm.name": "ddpg"},
+    ),
+    "bc": Scheme(
+        "BC: behaviour cloning, a policy that learns the actions of given transitions (Pomerleau 1988)",
+        {**AHEAD, "algorithm.name": "bc"},
     ),
     "rapid": Scheme(
         "Rapid: asynchronous collectors, each owned by one of several synchronous PPO workers (OpenAI)",

@@ -42,6 +42,7 @@ WEIGHTS_FILE = "weights.safetensors"
 STATE_FILE = "state.json"
 REPLAY_FOLDER = "replay"
 ROWS_SUFFIX = ".rows"
+TRANSITIONS_SUFFIX = ".npz"
 
 RESERVE_FILE = ".reserve"
 RESERVE_BYTES = 256 * 1024  # size of the summary of a run with a thousand actors
@@ -191,3 +192,8 @@ def _first_free(home: Path, name: str) -> Path:
             return path
         except FileExistsError:
             n += 1
+
+
+def is_transitions_file(place: str) -> bool:
+    """Whether the name of a run, a folder or a file is that of a file of transitions (hive.records.transitions)."""
+    return place.endswith(TRANSITIONS_SUFFIX)

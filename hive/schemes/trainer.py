@@ -52,6 +52,7 @@ from hive.training import (
     with_goal,
     write_policies,
 )
+from hive.training.update.replay_blueprint import check_has_transitions
 
 
 def resumed_from(directory: Path) -> Checkpoint | None:
@@ -80,6 +81,7 @@ def trainer(config: Config, directory: Path) -> Topology:
 
     Raises TopologyError for workers that would wait for each other forever, RecordError, and what a Blueprint raises.
     """
+    check_has_transitions(config)
     environment = environment_of(config)
     policies = crew_needed(environment, config)
     if policies is None:

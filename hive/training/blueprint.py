@@ -143,6 +143,8 @@ class Blueprint:
         ).bytes
         if self.replays:
             self.replay.check()
+        if self.gives_rows:  # only to raise errors before any process starts
+            self.replay.given()
         self.rollout_layout = self._rollout_layout()
 
     def _count_rounds(self) -> None:
@@ -227,6 +229,11 @@ class Blueprint:
         )
 
     @property
+    def gives_rows(self) -> bool:
+        """Whether `algorithm.replay_from` is read: not by a run that is resumed with the memory that has these rows."""
+        return self.replays and (self.resume is None or not self.resume.has_replay)
+
+    @property
     def memory_layout(self) -> Layout:
         """The layout of the replay memory."""
         return self.replay.memory_layout
@@ -267,7 +274,8 @@ class Blueprint:
         Workers of asynchronous gradients never share rounds.
         """
         alone |= self.config.gradients.communication == "asynchronous"
-        squashed = isinstance(self.config.algorithm, AgentConfig)
+        algorithm_config = self.config.algorithm
+        squashed = isinstance(algorithm_config, AgentConfig) or getattr(algorithm_config, "network_of", "") == "sac"
         action = configured_distribution(self.config.network, self.environment.action, squashed=squashed)
         workers = 1 if alone else self.gradient_workers
         algorithm = make_algorithm(self.config.algorithm, action, workers, self.round_steps)

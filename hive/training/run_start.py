@@ -122,6 +122,8 @@ def write_first_ledger(blueprint: Blueprint, replay: ReplayMemory, ledger: Array
     buffers = blueprint.flat.buffer_arrays(blueprint.state.weights(weights))
     for name in blueprint.normalized:
         ledger[name][:] = buffers[f"{MOMENTS_OF[name][0]}seen"]
+    if blueprint.gives_rows and (given := blueprint.replay.given()) is not None:
+        replay.give(given[1].rollouts(blueprint.config.algorithm.discount), ledger)
     if blueprint.resume is None:
         return 0
     ledger["rollouts"][:] = first_round(blueprint)
@@ -129,7 +131,9 @@ def write_first_ledger(blueprint: Blueprint, replay: ReplayMemory, ledger: Array
     _resume_optimizer_state(blueprint, blueprint.resume, block)
     for name, array in blueprint.learner().views(block).items():
         if name in ("counters", "returns", "infos"):
+            before = int(ledger["counters"][Count.given])
             ledger[name][:] = array
+            ledger["counters"][Count.given] = before
     if blueprint.resume.has_replay:
         stored = ledger_layout(blueprint.collectors, len(blueprint.resume.state.get("info", ())), blueprint.normalized)
         saved = stored.views(_bytes_of(blueprint.resume, "replay_ledger", stored.bytes))

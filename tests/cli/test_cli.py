@@ -60,7 +60,7 @@ def test_the_help_groups_commands_by_purpose(place: Place) -> None:
     blocks = [block.splitlines() for block in place.hive("--help").out.split("\n\n")]
     groups = {block[0]: {line.split()[0] for line in block[1:]} for block in blocks if block[0].endswith(":")}
     assert list(groups) == ["train:", "watch and control:", "results:", "machine:", "options:", "examples:"]
-    assert groups["results:"] == {"eval", "play", "compare", "plot", "export"}
+    assert groups["results:"] == {"eval", "play", "record", "compare", "plot", "export"}
     assert {"init", "check", "up", "resume"} <= groups["train:"]
     assert {"doctor", "prune"} <= groups["machine:"]
     assert all(len(line) <= 80 for block in blocks for line in block)

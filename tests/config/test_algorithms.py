@@ -29,6 +29,7 @@ ACTOR_CRITIC = {
 REPLAYED_VALUES = {
     "target_interval": 200,
     "target_rate": 1.0,
+    "replay_from": "",
     "replay_capacity": 1_000_000,
     "batch_size": 64,
     "updates_per_step": "1/2",
@@ -46,6 +47,7 @@ REPLAYED_VALUES = {
 AGENT = {
     "target_interval": 1,
     "target_rate": 0.005,
+    "replay_from": "",
     "replay_capacity": 1_000_000,
     "batch_size": 256,
     "updates_per_step": "1",
@@ -56,6 +58,7 @@ AGENT = {
     "actor_learning_rate": 0.0,
     "critic_first": False,
 }
+OF_AGENTS = ("target_interval", "target_rate", "actor_learning_rate", "critic_first")
 OWN = {
     "sac": {
         **AGENT,
@@ -67,6 +70,12 @@ OWN = {
     },
     "td3": {**AGENT, "exploration_noise": 0.1, "policy_delay": 2, "target_noise": 0.2, "target_noise_clip": 0.5},
     "ddpg": {**AGENT, "exploration_noise": 0.1},
+    "bc": {
+        **{key: value for key, value in AGENT.items() if key not in OF_AGENTS},
+        "learning_starts": 0,
+        "entropy_weight": 1e-3,
+        "network_of": "ppo",
+    },
     "a2c": {**ACTOR_CRITIC, "gae_lambda": 0.95, "normalize_advantages": False, "importance_clip": 2.0, "vtrace": False},
     "ppo": {
         **ACTOR_CRITIC,
@@ -168,6 +177,7 @@ def test_defaults_of_ones_own(name: str, table: type) -> None:
             "sac": {"name": "sac", "learning_rate": 3e-4, "optimizer_epsilon": 1e-8, "clip_gradients": 0.0},
             "td3": {"name": "td3", "learning_rate": 1e-3, "optimizer_epsilon": 1e-8, "clip_gradients": 0.0},
             "ddpg": {"name": "ddpg", "learning_rate": 1e-3, "optimizer_epsilon": 1e-8, "clip_gradients": 0.0},
+            "bc": {"name": "bc", "learning_rate": 1e-3, "optimizer_epsilon": 1e-8},
             "nstep-q": {
                 "name": "nstep-q",
                 "learning_rate": 2e-3,

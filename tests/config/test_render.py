@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hive.config import Config, load_config, render, resolved
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import Key, keys_of
-from hive.config.refusals import KEYS
+from hive.config.refusals import KEYS, OF_BC
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
@@ -36,6 +36,7 @@ SPECIAL = {
     ),
     "env.action_mask": st.sampled_from(["info", "allowed actions"]),
     "env.vector": st.just("auto"),
+    "algorithm.replay_from": st.sampled_from(["", "dqn-1", "a/b.npz"]),
     "env.info": st.sampled_from([[], ["is_success", "two words"]]),
     "gradients.device": st.sampled_from(["auto", "cpu", "cuda", "cuda:3"]),
     "gradients.top_k": st.just(1.0),
@@ -70,7 +71,7 @@ RULED = {
     *("network.action_distribution", "network.noise_steps", "network.noisy_deviation"),
     *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
     *("gradients.max_lag", "gradients.decentralized", "algorithm.name"),
-    *(row.what for row in KEYS),
+    *(row.what for row in (*KEYS, *OF_BC)),
     *("network.hidden_gain", "network.policy_gain", "network.value_gain"),  # the uniform weights of ddpg have none
 }
 

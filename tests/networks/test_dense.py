@@ -183,6 +183,25 @@ def test_an_earlier_pass_can_be_differentiated_after_a_later_one() -> None:
         assert torch.equal(parameter.grad, gradient)
 
 
+def test_a_loss_of_one_output_leaves_the_gradient_of_the_other_network_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = native(built(use_separate_networks_per_head=True))
+    empty = np.empty
+    with monkeypatch.context() as patch:  # as memory that was used before
+        patch.setattr(np, "empty", lambda *args, **kwargs: fill(empty(*args, **kwargs)))
+        made(rows_of(10))[0].sum().backward()
+    found = {name: parameter.grad for name, parameter in made.named_parameters() if parameter.grad is not None}
+    of_values = [gradient for name, gradient in found.items() if name.startswith("branches.1")]
+    assert of_values
+    assert all(not gradient.any() for gradient in of_values)
+    assert all(torch.isfinite(gradient).all() for gradient in found.values())
+
+
+def fill(array: Any) -> Any:
+    if array.dtype.kind == "f":
+        array.fill(np.nan)
+    return array
+
+
 def test_gradients_of_inputs_alone_when_the_weights_are_frozen() -> None:
     network = built()
     made, _ = native(network)

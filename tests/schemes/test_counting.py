@@ -76,7 +76,7 @@ CODES = st.one_of(
 )
 EXAMPLES = st.builds(
     Example,
-    scheme=st.sampled_from(sorted({*SCHEMES} - {"ippo", "mappo"})),  # these two are for several agents
+    scheme=st.sampled_from(sorted({*SCHEMES} - {"ippo", "mappo", "bc"})),  # of several agents, and of given transitions
     ends=CODES,
     together=st.sampled_from([False, False, True]),
     envs=st.integers(1, 3),

@@ -32,13 +32,19 @@ from hive.errors import HiveError, RecordError
 from hive.native import check_native
 from hive.paths import SESSION_FILE, user_path
 from hive.records import RunDirectory, home_folder, resolve_run, write_bytes
+from hive.records.directory import is_transitions_file
 from hive.runtime.run.folders import check_socket_paths
 
 
 def random_beginning(config: Config) -> str:
-    """Return a warning if the policy of run.init_from does not act at first, and no key says so; "" otherwise."""
+    """Return a warning if what is given is not used at first, and no key says so; "" otherwise.
+
+    It is the policy of run.init_from, which then does not act, or the transitions of algorithm.replay_from, which no
+    update uses.
+    """
+    given = isinstance(config.algorithm, ReplayConfig) and bool(config.algorithm.replay_from)
     if config.run.init_from is None:
-        return ""
+        return _late_transitions(config) if given else ""
     instead: dict[str, float] = {}  # key -> the value that leaves random actions out
     if isinstance(config.algorithm, ReplayConfig):
         instead["algorithm.learning_starts"] = 0
@@ -51,6 +57,17 @@ def random_beginning(config: Config) -> str:
     what = " and ".join(f"{key} = {config.value(key):,}" for key in random)
     ways = " ".join(f"-s {key}={instead[key]}" for key in random)
     return f"the run begins with random actions, not with those of run.init_from: {what}; {ways} leaves them out"
+
+
+def _late_transitions(config: Config) -> str:
+    key = "algorithm.learning_starts"
+    starts, defaults = config.value(key), ("default", f"scheme {config.run.scheme}")
+    if not starts or config.origin(key) not in defaults:
+        return ""
+    return (
+        f"the first {starts:,} steps are random actions without updates, though transitions are given: {key} = "
+        f"{starts:,}; -s {key}=0 learns from algorithm.replay_from at once"
+    )
 
 
 REFERENCE_KEYS = (
@@ -152,10 +169,13 @@ def _independent_of_folder(config: Config) -> list[str]:
     if str(config.run.topology).startswith(SESSION_FILE) and config.origin("run.name") == "default":
         program = getattr(sys.modules["__main__"], "__file__", None) or SESSION_FILE
         more.append(f"run.name={json.dumps(trained_name(config.env.id, '', program))}")
-    if config.run.init_from is not None:  # looked up while the new run does not exist, which is no answer
-        path = user_path(config.run.init_from)
-        found = path if path.exists() else resolve_run(home_folder(), config.run.init_from).path
-        more.append(f"run.init_from={json.dumps(str(found.resolve()))}")
+    for key in ("run.init_from", "algorithm.replay_from"):
+        place = config.value(key) if key == "run.init_from" else getattr(config.algorithm, "replay_from", None)
+        if place:  # looked up while the new run does not exist, which is no answer
+            path = user_path(place)
+            is_file = path.exists() or is_transitions_file(place)
+            found = path if is_file else resolve_run(home_folder(), place).path
+            more.append(f"{key}={json.dumps(str(found.resolve()))}")
     if config.network.weights:
         more.append(f"network.weights={toml_text(_absolute_files(config.network.weights))}")
     if config.run.replay_folder is not None:

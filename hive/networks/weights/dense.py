@@ -390,7 +390,9 @@ class _Pass(torch.autograd.Function):
             ctx.kept, _ = dense.keep(ctx.rows, ctx.count, ctx.factors)
             ctx.number = ctx.kept.number
         needed = ctx.needs_input_grad
-        gradient = np.empty(dense.flat.parameter_elements, np.float32) if any(needed[3:]) else None
+        # The native pass leaves out the networks without a slope: a loss may read only some of the outputs.
+        make = np.empty if all(slope is not None for slope in slopes) else np.zeros
+        gradient = make(dense.flat.parameter_elements, np.float32) if any(needed[3:]) else None
         to_rows = np.empty_like(ctx.rows) if needed[2] else None
         given = [None if slope is None else slope.contiguous().numpy() for slope in slopes]
         ctx.kept.backward(given, gradient, to_rows)

@@ -48,6 +48,9 @@ CHUNK_BYTES = 8 << 20
 
 MARKED_ROWS = 64  # the newest rows of a file whose small fields are part of its mark
 
+STORED_DTYPES = ("float32", "int64", "uint8")
+"""The dtypes of the fields of rows."""
+
 Natural = Annotated[int, range(2**62)]
 Writing = Generator[tuple[int, ...], None, dict[str, FileFacts]]
 
@@ -169,6 +172,23 @@ def read_replay(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[range
     if not memory.put_heads(manifest.written, heads) or not memory.put_leaves(manifest.written, stored, spans, leaves):
         raise RecordError(f"`{folder / REPLAY_FOLDER}`: {HEADS} or {LEAVES} has another size than its rows")
     return spans
+
+
+def read_whole_replay(folder: Path) -> tuple[dict[str, NDArray[Any]], tuple[range, ...]]:
+    """Read all rows in `folder`/replay into new arrays of the layout that they have there, as `read_replay` does."""
+    manifest = read_document(folder / REPLAY_FOLDER / MANIFEST, Manifest)
+    rows = max((min(end, manifest.kept) for end in manifest.written), default=0) + 1
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, field in manifest.fields.items():
+        if field["dtype"] not in STORED_DTYPES:
+            raise RecordError(f"`{folder / REPLAY_FOLDER / MANIFEST}` has `{name}` as {field['dtype']}")
+        arrays[name] = np.zeros((len(manifest.written), rows, *field["shape"]), field["dtype"])
+    try:
+        arrays["finals"] = np.zeros_like(arrays["observations"])
+        arrays["leaves"] = np.zeros(arrays["rewards"].shape, np.uint32)
+    except KeyError as error:
+        raise RecordError(f"`{folder / REPLAY_FOLDER / MANIFEST}` has no field {error}") from None
+    return arrays, read_replay(folder, arrays)
 
 
 class _Memory:

@@ -74,6 +74,7 @@ class Count(enum.IntEnum):
     reduced = 12  # reductions of gradients with samples
     applied = 13  # gradients that the NetworkWrapper has applied to the global network
     target_updates = 14  # updates of the NetworkWrapper's target network
+    given = 15  # of a replay memory: steps that entered it from algorithm.replay_from
 
 
 COLLECTED = [Count.rollouts, Count.env_steps, Count.episodes]

@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.algorithms.replaying import warmup_rounds
-from hive.config import Config, ReplayConfig
+from hive.config import BCConfig, Config, ReplayConfig
 from hive.config.refusals import refused_keys
 from hive.envs import EnvironmentSpec
 from hive.errors import TopologyError
 from hive.runtime.memory.segments import PAGE
-from hive.training.update.replay_memory import ReplayMemory, ReplaySize, ledger_layout, memory_layout, plan_layout
+from hive.training.update.given_rows import Given, GivenRows, read_given
+from hive.training.update.replay_memory import ReplayMemory, ledger_layout, memory_layout, plan_layout
+from hive.training.update.replay_size import ReplaySize
 
 
 class ReplayBlueprint:
@@ -73,7 +75,15 @@ class ReplayBlueprint:
             seed=self.run.run.seed,
             alpha=self.config.priority_exponent,
             least_steps=self.config.learning_starts,
+            keeps_steps=not isinstance(self.config, BCConfig),
         )
+
+    def given(self) -> tuple[Given, GivenRows] | None:
+        """Read the transitions of `algorithm.replay_from`; None if it names none. Raises RecordError and UsageError."""
+        if not self.config.replay_from:
+            return None
+        given = read_given(self.config.replay_from, self.environment)
+        return given, GivenRows(given.transitions, self.size)
 
     @property
     def saved_bytes(self) -> int:
@@ -122,3 +132,12 @@ class ReplayBlueprint:
                 f"{self.run.run.steps}",
                 hint="raise run.steps, or lower algorithm.learning_starts",
             )
+
+
+def check_has_transitions(config: Config) -> None:
+    """Raise TopologyError for an algorithm that learns from given transitions alone, without any."""
+    if isinstance(config.algorithm, BCConfig) and not config.algorithm.replay_from:
+        raise TopologyError(
+            f"{config.algorithm.name} learns from given transitions, and algorithm.replay_from is not set",
+            hint="set it to a run with a replay memory, or to a file of `hive record` or `hive save --replay`",
+        )

@@ -69,6 +69,9 @@ class ReplayLearnerActor(LearnerActor):
             weights = self.weights.board.read(self.turn)
             version = write_first_ledger(self.blueprint, self.replay, self.ledger_views(board.begin()), weights)
             board.publish(version)
+            if self.blueprint.gives_rows and (rows := int(self._ledger()["counters"][Count.given])):
+                place = self.blueprint.replay.config.replay_from
+                self.note("given", f"{rows:,} transitions of {place} entered the replay memory", rows=rows)
         else:
             self.replay.forget_unfinished(self._ledger())
         self.begun_ns = self.clock.now_ns()  # the steps before the first update are among those that rates count
@@ -115,9 +118,10 @@ class ReplayLearnerActor(LearnerActor):
             self.config.algorithm.learning_rate_schedule == "constant" and not self.as_ready and not self.normalizes
         )
         ended = self._ledger()["counters"].item(Count.episodes) != self.handed_episodes
-        several = self.goal is not None or self.blueprint.environment.agents  # whose steps native code does not count
-        followed = self.callbacks is not None and self.blueprint.wanted.rounds  # native code calls no callbacks
-        if not steady or ended or self.saves.late or several or followed:
+        # Native code calls no callbacks, does not count steps of several agents, and appends every rollout.
+        followed = self.callbacks is not None and self.blueprint.wanted.rounds
+        uncounted = self.goal is not None or self.blueprint.environment.agents or not self.replay.keeps_steps
+        if not steady or ended or self.saves.late or followed or uncounted:
             return None
         if self.exchange is None:
             ports = (

@@ -24,7 +24,7 @@ the rows that can be drawn, their stacks of observations and the steps that foll
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,7 @@ from hive.runtime import Layout
 from hive.runtime.memory.segments import Arrays
 from hive.training.collect.collector import observe
 from hive.training.update.learner import RETURNS_KEPT, Count, count_episodes
+from hive.training.update.replay_size import ReplaySize as ReplaySize
 
 EPSILON = 1e-6  # added to |TD error|, so that a step without an error can still be drawn
 COUNTERS = 16  # words, as in an optimizer state
@@ -57,44 +58,12 @@ REPLAY_VALUES = (
     "replay/draws_per_step",
     "replay/age_steps",
     "replay/priority_share",
+    "replay/given",
 )
 """Steps in the memory; their share of the capacity; how often each new step is drawn, on average; mean age, in
-environment steps, of what was drawn last; and the share of steps that would be drawn as often if only these were drawn,
-all equally often: 1 without priorities (the effective sample size, Kish 1965)."""
-
-
-@dataclass(frozen=True)
-class ReplaySize:
-    """The sizes of a replay memory.
-
-    sources, envs, steps: collectors, their environments, and the steps of a rollout. kept: rows of each collector that
-    can be drawn. rounds_ahead: rounds that may be appended while a plan is in use. stack: observations that the network
-    sees. n_step: of a transition. workers: gradient workers. batch: rows drawn for each of them.
-    """
-
-    sources: int
-    envs: int
-    steps: int
-    kept: int
-    rounds_ahead: int
-    stack: int
-    n_step: int
-    workers: int
-    batch: int
-
-    @property
-    def rows(self) -> int:
-        """R: rows of each ring. Each rollout may need one more row, the seam before it."""
-        return self.kept + (self.rounds_ahead + 1) * (self.steps + 1) + self.n_step + self.stack + 1
-
-    @property
-    def saved(self) -> int:
-        """Rows of each collector in a checkpoint: those that can be drawn, and those that these need on both sides."""
-        return self.kept + self.n_step + self.stack - 2
-
-    def first_rows(self, written: NDArray[np.int64]) -> list[int]:
-        """Return the first row of each collector in a checkpoint."""
-        return [max(0, rows - self.saved) for rows in written.tolist()]
+environment steps, of what was drawn last; the share of steps that would be drawn as often if only these were drawn,
+all equally often: 1 without priorities (the effective sample size, Kish 1965); and how many steps entered the memory
+from algorithm.replay_from, which the run has not made itself."""
 
 
 def memory_layout(size: ReplaySize, observation: tuple[Any, str], action: tuple[Any, str]) -> Layout:
@@ -151,7 +120,8 @@ class ReplayMemory:
     """What the learner does with the memory. `memory`: a block of `memory_layout`, which may already hold rows.
 
     observation: that of the environments. alpha: exponent of the priorities; 0: all rows that can be drawn are equally
-    likely. least_steps: no rows are drawn before this many steps are in the memory.
+    likely. least_steps: no rows are drawn before this many steps are in the memory. keeps_steps: whether the steps of
+    the run enter the memory; otherwise it has only those that it was given.
     """
 
     def __init__(
@@ -164,6 +134,7 @@ class ReplayMemory:
         seed: int,
         alpha: float,
         least_steps: int,
+        keeps_steps: bool = True,
     ) -> None:
         self.size = size
         self.observation = observation
@@ -172,6 +143,7 @@ class ReplayMemory:
         self.tree = PriorityTree(self.arrays["leaves"].reshape(-1))
         self.seed = seed
         self.alpha = alpha
+        self.keeps_steps = keeps_steps
         self.least_steps = min(least_steps, size.sources * size.kept * size.envs)
         self.first_leaf = int(priority_leaves(np.ones(1, np.float32), alpha)[0][0])
 
@@ -185,18 +157,35 @@ class ReplayMemory:
             after[name][:] = array
         counters = after["counters"]
         for rollout in rollouts:
-            source = rollout.source
-            first = int(after["written"][source])
-            end = self.rows.append(source, first, rollout)
-            drawable = self._let_draw(source, first, end, largest_leaf or self.first_leaf)
-            if self.alpha and rollout.errors is not None:
-                self._prioritize(source, end - rollout.length, rollout.errors, drawable)
-            after["written"][source], after["rollouts"][source] = end, rollout.sequence + 1
+            if self.keeps_steps:
+                self._keep(rollout, after, largest_leaf or self.first_leaf)
+            after["rollouts"][rollout.source] = rollout.sequence + 1
             counters[Count.rollouts] += 1
             counters[Count.env_steps] += rollout.env_steps
             infos = rollout.episode_infos() if "infos" in after else None
             count_episodes(rollout.episodes()[0], infos, after)
-            self._observe(rollout, after)
+
+    def _keep(self, rollout: Rollout, after: Arrays, leaf: int) -> None:
+        """Append the rows of a rollout. leaf: that of new rows."""
+        source = rollout.source
+        first = int(after["written"][source])
+        end = self.rows.append(source, first, rollout)
+        drawable = self._let_draw(source, first, end, leaf)
+        if self.alpha and rollout.errors is not None:
+            self._prioritize(source, end - rollout.length, rollout.errors, drawable)
+        after["written"][source] = end
+        self._observe(rollout, after)
+
+    def give(self, rollouts: Iterable[Rollout], ledger: Arrays) -> None:
+        """Append rows that the run has not made, before its first round, and count them in the ledger."""
+        for rollout in rollouts:
+            source = rollout.source
+            first = int(ledger["written"][source])
+            end = self.rows.append(source, first, rollout)
+            self._let_draw(source, first, end, self.first_leaf)
+            ledger["written"][source] = end
+            ledger["counters"][Count.given] += rollout.samples
+            self._observe(rollout, ledger)
 
     def writer_keys(self) -> dict[str, Any]:
         """Return what native code appends rollouts with, as `admit` does."""
@@ -260,6 +249,7 @@ class ReplayMemory:
             draws / steps,
             float(ages.mean() * columns) if len(ages) else 0.0,
             float(some.sum() ** 2 / squares) if squares else 0.0,
+            float(ledger["counters"][Count.given]),
         )
         return dict(zip(REPLAY_VALUES, values, strict=True))
 

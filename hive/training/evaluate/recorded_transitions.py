@@ -1,0 +1,169 @@
+"""Plays an environment with a policy, or with random actions, and keeps its transitions, for `hive record`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hive.config import Config
+from hive.envs import EnvironmentSpec, StepRow, configured_spec, configured_vector
+from hive.envs.random_actions import RandomActions
+from hive.envs.spaces.fitted import fitted_vector
+from hive.errors import UsageError
+from hive.experience import Purpose, stream, stream_seed, stream_seeds
+from hive.networks.rows.inputs import Memory
+from hive.policy.loaded import Policy
+from hive.policy.transitions import StoredTransitions, successors
+from hive.runtime.process.user_code.guest import Guest
+from hive.training.collect.collector import FrameStack, seed_all_globals
+from hive.training.evaluate.playing import check_spaces
+
+Act = Callable[[NDArray[Any]], NDArray[Any]]
+"""From stored observations [B, ...] to stored actions [B, ...]."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """Transitions of an environment, with the returns of the episodes that ended in them. whole: none is missing."""
+
+    transitions: StoredTransitions
+    environment: EnvironmentSpec
+    returns: tuple[float, ...]
+    whole: bool
+
+
+def play_transitions(
+    config: Config,
+    steps: int,
+    policy: Policy | None = None,
+    *,
+    envs: int = 1,
+    seed: int = 0,
+    sample: bool = False,
+    progress: Callable[[int], object] = lambda done: None,
+) -> Played:
+    """Play `steps` steps of `envs` environments of [env] of a config, and return their transitions.
+
+    policy: None: uniform random actions. sample: whether to sample its actions, as in training, instead of taking the
+    most likely ones. progress: called after every step with the number of transitions. An episode that has not ended
+    at the last step is truncated there. A KeyboardInterrupt ends the play, and what there is is returned.
+
+    Raises UsageError for an environment of several agents, and for a policy of other observations or actions, and
+    EnvironmentFailed.
+    """
+    with Guest():
+        spec = configured_spec(config.env)
+        if spec.agents:
+            raise UsageError(f"`{config.env.id}` has several agents; transitions are those of one")
+        if policy is not None:
+            check_spaces(policy, config.env.id, spec)
+        seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
+        vector = configured_vector(config.env, min(envs, steps))
+        try:
+            if policy is not None and fitted_vector(vector, policy.observation) is not vector:
+                raise UsageError("the policy's observations have parts that those of the environment lack")
+            play = _Play(spec, vector, steps, policy, seed, sample=sample)
+            try:
+                while play.done < steps:
+                    play.step()
+                    progress(play.done)
+            except KeyboardInterrupt:
+                if not play.done:
+                    raise
+            return play.played()
+        finally:
+            vector.close()
+
+
+class _Play:
+    """The arrays of the transitions, of which the first `done` are made."""
+
+    def __init__(
+        self, spec: EnvironmentSpec, vector: Any, steps: int, policy: Policy | None, seed: int, *, sample: bool
+    ) -> None:
+        self.spec, self.vector = spec, vector
+        observation, action = spec.observation, spec.action
+        self.row = StepRow.allocate(observation, vector.count)
+        self.observations, self.following = (np.empty((steps, *observation.shape), observation.dtype) for _ in "12")
+        self.actions = np.empty((steps, *action.shape), action.dtype)
+        self.rewards = np.empty(steps, np.float32)
+        self.terminated, self.truncated = np.empty(steps, np.uint8), np.empty(steps, np.uint8)
+        self.environments = np.empty(steps, np.int64)
+        self.returns: list[float] = []
+        self.done = 0
+        seed_all_globals(seed, Purpose.evaluation_stepping, 0, 0)
+        vector.reset(stream_seeds(seed, Purpose.evaluation, 0, vector.count, 0), self.row.observations)
+        self.acting = None if policy is None else _Acting(policy, self.row, seed, sample=sample)
+        self.act: Act = self.acting or RandomActions(
+            action, observation.mask, stream_seed(seed, Purpose.evaluation_action, 0, 0)
+        )
+
+    def step(self) -> None:
+        """Step every environment once, and keep the steps of those that made one, as far as there is room."""
+        row = self.row
+        before = row.observations.copy()
+        actions = self.act(before)
+        row.finals.count = 0
+        self.vector.step(actions, row)
+        after = row.observations.copy()
+        after[row.truncated != 0] = row.finals.observations[row.final_index[row.truncated != 0]]
+        after[row.terminated != 0] = before[row.terminated != 0]  # the last observation of an ended episode is not read
+        if self.acting is not None:
+            self.acting.pushed(row)
+        made = np.flatnonzero(row.valid)[: len(self.rewards) - self.done]
+        place = slice(self.done, self.done + len(made))
+        self.observations[place], self.following[place] = before[made], after[made]
+        self.actions[place], self.rewards[place] = actions[made], row.rewards[made]
+        self.terminated[place], self.truncated[place] = row.terminated[made], row.truncated[made]
+        self.environments[place] = made
+        self.returns += row.episode_returns[made][row.episode_lengths[made] > 0].tolist()
+        self.done = place.stop
+
+    def played(self) -> Played:
+        """Return what was made."""
+        kept = slice(self.done)
+        newest = successors(self.environments[kept]) < 0
+        self.truncated[kept] |= (newest & (self.terminated[kept] == 0)).astype(np.uint8)
+        transitions = StoredTransitions(
+            self.observations[kept],
+            self.following[kept],
+            self.actions[kept],
+            self.rewards[kept],
+            self.terminated[kept],
+            self.truncated[kept],
+            self.environments[kept],
+        )
+        return Played(transitions, self.spec, tuple(self.returns), self.done == len(self.rewards))
+
+
+class _Acting:
+    """A loaded policy as an Act, with the memory and the frames of each environment."""
+
+    def __init__(self, policy: Policy, row: StepRow, seed: int, *, sample: bool) -> None:
+        count = len(row.rewards)
+        self.policy, self.sample = policy, sample
+        self.stack = FrameStack.of(policy.observation, row.observations)
+        self.memory = Memory.of(policy.network, count)
+        self.noise = stream(seed, Purpose.evaluation_action, 0, 0)
+
+    def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
+        seen = torch.from_numpy(observations) if self.stack is None else self.stack.seen
+        distribution = self.policy.distribution
+        with torch.inference_mode():
+            outputs = (self.memory or self.policy.network)(seen)[0]
+            if not self.sample:
+                return distribution.mode(outputs).numpy()
+            noise = distribution.draw_noise(self.noise, len(observations))
+            return distribution.sample_numpy(outputs.numpy(), noise)
+
+    def pushed(self, row: StepRow) -> None:
+        """Forget the episodes that ended in a step, and see its observations."""
+        if self.memory is not None:
+            self.memory.forget(row.ended)
+        if self.stack is not None:
+            self.stack.push(row)

@@ -1,0 +1,115 @@
+"""Files of transitions: what is read of other programs' files, and what is refused, all of it in one error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hive.errors import RecordError
+from hive.records.transitions import parts_of, read_transitions, write_transitions
+
+
+def fields(count: int = 6) -> dict[str, Any]:
+    numbers = np.arange(count)
+    return {
+        "observations": numbers[:, None] + np.zeros(3, np.float32),
+        "actions": numbers % 2,
+        "rewards": numbers.astype(np.float64),
+        "next_observations": numbers[:, None] + np.ones(3, np.float32),
+        "terminated": numbers == 2,
+        "truncated": numbers == 4,
+    }
+
+
+def saved(folder: Path, arrays: dict[str, Any]) -> Path:
+    np.savez(folder / "t.npz", **arrays)
+    return folder / "t.npz"
+
+
+def refused(folder: Path, arrays: dict[str, Any]) -> str:
+    with pytest.raises(RecordError) as caught:
+        read_transitions(saved(folder, arrays))
+    return str(caught.value)
+
+
+def test_what_is_written_is_read_with_the_same_bytes_each_time(tmp_path: Path) -> None:
+    for name in ("a.npz", "b.npz"):
+        write_transitions(tmp_path / name, fields())
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "b.npz"]
+    found, unread = read_transitions(tmp_path / "a.npz")
+    assert unread == []
+    for name, array in fields().items():
+        np.testing.assert_array_equal(found[name], array)
+    assert (found["rewards"].dtype, found["terminated"].dtype) == (np.float32, np.uint8)
+
+
+def test_a_file_of_d4rl(tmp_path: Path) -> None:
+    given = fields()
+    given["terminals"], given["timeouts"] = given.pop("terminated"), given.pop("truncated")
+    found, unread = read_transitions(saved(tmp_path, {**given, "infos/qpos": np.zeros(6)}))
+    assert found["terminated"].tolist() == [0, 0, 1, 0, 0, 0]
+    assert found["truncated"].tolist() == [0, 0, 0, 0, 1, 0]
+    assert unread == ["infos/qpos"]
+
+
+def test_a_replay_buffer_of_stable_baselines3(tmp_path: Path) -> None:
+    given = fields(12)
+    del given["terminated"], given["truncated"]
+    dones, timeouts = np.zeros((6, 2), np.float32), np.zeros((6, 2), np.float32)
+    dones[2, 0] = dones[3, 1] = timeouts[3, 1] = 1
+    arrays = {name: array.reshape(6, 2, *array.shape[1:]) for name, array in given.items()}
+    arrays["actions"] = arrays["actions"][..., None]
+    found, _ = read_transitions(saved(tmp_path, {**arrays, "dones": dones, "timeouts": timeouts}))
+    assert found["observations"].shape == (12, 3)
+    assert np.flatnonzero(found["terminated"]).tolist() == [4]
+    assert np.flatnonzero(found["truncated"]).tolist() == [7]
+    assert found["environments"].tolist() == [0, 1] * 6
+
+
+def test_all_faults_are_in_one_error(tmp_path: Path) -> None:
+    given = fields()
+    del given["terminated"], given["next_observations"], given["truncated"], given["actions"]
+    text = refused(tmp_path, {**given, "dones": np.zeros(6)})
+    for part in (
+        "`actions` is missing",
+        "`terminated` is missing: `dones` does not say",
+        "`next_observations` is missing",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"actions": np.zeros(5)}, r"`actions` has the shape [5], `rewards` has [6]"),
+        ({"rewards": np.array([0, 1, np.nan, 3, np.nan, 5])}, "`rewards` has nan in row 2 (2 such), expected finite"),
+        ({"rewards": np.full(6, 1e39)}, "expected finite numbers of float32"),
+        ({"terminated": np.full(6, 2)}, "`terminated` has 2 in row 0 (6 such), expected 0 or 1"),
+        ({"episodes": np.full(6, 0.5)}, "expected whole numbers"),
+        ({"rewards": np.zeros((6, 1, 1))}, "expected [N], or [T, B]"),
+        ({"terminals": np.zeros(6)}, "are one array"),
+        ({name: array[:0] for name, array in fields().items()}, "there are none"),
+    ],
+)
+def test_what_does_not_fit(tmp_path: Path, changes: dict[str, Any], told: str) -> None:
+    assert told in refused(tmp_path, {**fields(), **changes})
+
+
+def test_objects_and_other_files_are_not_read(tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", **{**fields(), "observations": np.array([{}] * 6)}, allow_pickle=True)
+    with pytest.raises(RecordError, match="is not a file of arrays: Object arrays"):
+        read_transitions(tmp_path / "t.npz")
+    (tmp_path / "no.npz").write_bytes(b"PK no")
+    with pytest.raises(RecordError, match="is not a file of arrays"):
+        read_transitions(tmp_path / "no.npz")
+    with pytest.raises(RecordError, match="no such file"):
+        read_transitions(tmp_path / "none.npz")
+
+
+def test_parts_have_the_names_of_their_keys() -> None:
+    arrays = {"observations.b": np.zeros(1), "observations.a.c": np.ones(1), "observationsx": np.zeros(2)}
+    assert list(parts_of(arrays, "observations")) == ["a.c", "b"]
