@@ -136,8 +136,8 @@ SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
         parity,
     ),
     "Returns without further keys": (
-        "`bare.csv`: the defaults of each scheme, by commit. [What agents learn](learning.md#with-no-other-key) has the "
-        "present ones.",
+        "`bare.csv`: the defaults of each scheme, by commit. [What agents learn](learning.md#with-no-other-key) has "
+        "the present ones.",
         bare,
     ),
     "Q-learning without a replay memory": ("`q_learning.csv`.", q_learning),
