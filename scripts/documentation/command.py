@@ -1,7 +1,7 @@
 """The command line of `scripts/docs`.
 
     examples/guide/*.md ──┐
-    generated pages  ─────┼──> a folder of sources ──> Sphinx with MyST and furo ──> HTML, beside it the pages and llms.txt
+    generated pages  ─────┼──> a folder of sources ──> Sphinx with MyST and furo ──> HTML, pages, llms.txt
     the code's docstrings ┘    (links as in the site)
 
 Exit codes: 0 built · 1 a warning, such as a link that leads nowhere · 2 usage.
