@@ -1,7 +1,7 @@
 """The command line of `scripts/docs`.
 
     examples/guide/*.md ──┐
-    generated pages  ─────┼──> a folder of sources ──> Sphinx with MyST and furo ──> HTML, llms.txt, llms-full.txt
+    generated pages  ─────┼──> a folder of sources ──> Sphinx with MyST and furo ──> HTML, pages, llms.txt
     the code's docstrings ┘    (links as in the site)
 
 Exit codes: 0 built · 1 a warning, such as a link that leads nowhere · 2 usage.
@@ -10,6 +10,7 @@ Exit codes: 0 built · 1 a warning, such as a link that leads nowhere · 2 usage
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 import webbrowser
@@ -75,6 +76,8 @@ def build(folder: Path, check_links: bool = False) -> int:
             code = built(sources, Path(work) / "links", "linkcheck")
     for name, text in texts.items():
         (folder / name).write_text(text)
+    for page in GUIDE.rglob("*.md"):  # llms.txt names the pages as they are written
+        shutil.copyfile(page, folder / page.relative_to(GUIDE))
     return code
 
 

@@ -53,7 +53,8 @@ def commands_page() -> str:
     parts = [
         "# Commands",
         "<!-- Made by `scripts/docs --write` from hive/cli. -->",
-        "`hive COMMAND --help` prints the same. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.",
+        "`hive COMMAND --help` prints the same. Exit codes: 0 done or stopped on request, 1 failed, 2 wrong usage or "
+        "config, 3 hive cannot run on this machine, 130 interrupted.",
     ]
     for purpose, commands in GROUPS.items():
         parts.append(f"## {purpose.capitalize()}")

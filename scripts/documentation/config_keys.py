@@ -105,7 +105,7 @@ def keys_page() -> str:
         "## [custom.GROUP]",
         "Parameters of your own actors, with the names and types of their constructors: [topologies](topologies.md).",
         "## Defaults of schemes",
-        "What a scheme, and its algorithm, sets in place of the defaults above.",
+        "A scheme and its algorithm set these values in place of the defaults above.",
         scheme_rows(),
     ]
     return "\n\n".join(parts) + "\n"

@@ -74,20 +74,14 @@ def league() -> str:
 
 
 def bare() -> str:
-    groups = grouped(rows_of("bare"), "scheme", "env", "steps", "other_keys", "commit")
-    newest = {key[:4]: group for key, group in groups.items()}  # the last commit of the file
-    return (
-        table(
-            ["scheme", "environment", "steps", "other keys", "mean return"],
-            [
-                (scheme, env, f"{int(steps):,}", keys.replace("|", "\\|"), spread(group, "mean_return"))
-                for (scheme, env, steps, keys), group in newest.items()
-                if not keys
-            ],
-        )
-        .replace("| other keys ", "")
-        .replace(" |  | ", " | ")
-        .replace("|---|---|---|---|---|", "|---|---|---|---|")
+    rows = [row for row in rows_of("bare") if not row["other_keys"]]
+    groups = sorted(grouped(rows, "env", "scheme", "steps", "commit").items())
+    return table(
+        ["environment", "scheme", "steps", "commit", "mean return"],
+        [
+            (env, scheme, f"{int(steps):,}", commit, spread(group, "mean_return"))
+            for (env, scheme, steps, commit), group in groups
+        ],
     )
 
 
@@ -141,7 +135,11 @@ SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
         "`hive:NAME` is hive with other settings. [What agents learn](learning.md) explains the comparison.",
         parity,
     ),
-    "Returns without further keys": ("`bare.csv`: the defaults of each scheme, newest commit.", bare),
+    "Returns without further keys": (
+        "`bare.csv`: the defaults of each scheme, by commit. [What agents learn](learning.md#with-no-other-key) has "
+        "the present ones.",
+        bare,
+    ),
     "Q-learning without a replay memory": ("`q_learning.csv`.", q_learning),
     "What lag costs": ("`lag_objective.csv`; [what agents learn](learning.md#what-lag-costs) explains it.", lag),
     "Several agents": ("`agents.csv`: parameters shared by all agents.", agents),
