@@ -49,7 +49,9 @@ def test_a_memory_is_saved_given_and_saved_again(place: Place) -> None:
     for name, origin in (("second", "memory.npz"), ("third", "small-1")):
         sets = ("-s", f"run.name={name}", "-s", f'algorithm.replay_from="{origin}"', "-s", "run.steps=16")
         assert place.hive("up", "a.toml", "--inline", *sets).code == 0
-        assert place.hive("save", f"{name}-1", "--replay", f"{name}.npz").out.startswith(f"{name}.npz: 112 transitions, ")
+        assert place.hive("save", f"{name}-1", "--replay", f"{name}.npz").out.startswith(
+            f"{name}.npz: 112 transitions, "
+        )
         first, again = dict(np.load(place.folder / "memory.npz")), dict(np.load(place.folder / f"{name}.npz"))
         for field, array in first.items():
             np.testing.assert_array_equal(again[field][:96], array, field)
