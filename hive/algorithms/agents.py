@@ -160,7 +160,7 @@ class ActorWithCritics:
         actions = "float32" if self._takes_actions else "int64"
         if actors.dense is None or critics.dense is None or not actors.reads_observations:
             return TORCH_COMPUTES
-        batch = memory.described(config.n_step, config.discount, config.importance_exponent, actions=actions)
+        batch = memory.described(config.n_step, config.discount, config.loss_exponent, actions=actions)
         begin: list[Step | None] = [batch, ("unknown", {})]
         learning = [*targets, *self._described_fit(), described_backward("critics")]
         of_critics, of_actor = critics.dense.mask, np.bitwise_or.reduce([actors.dense.mask, *masks])

@@ -91,7 +91,7 @@ class ReplayedValues(QLearning):
             return TORCH_COMPUTES
         chooses = "next_online" if config.double else "next_values"
         steps = [
-            memory.described(config.n_step, config.discount, config.importance_exponent),
+            memory.described(config.n_step, config.discount, config.loss_exponent),
             passes.described("next_observations", ("next_values",), of_target=True),
             *([passes.described("next_observations", (chooses,))] if config.double else []),
             (targets[0], {**targets[1], "chooses": chooses, "values": "next_values"}),

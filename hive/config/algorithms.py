@@ -144,6 +144,13 @@ class ReplayConfig(AlgorithmConfig):
         accepts=str.isprintable,
         fixed="they entered the replay memory at the start",
     )
+    given_weight: float = key(
+        1.0,
+        "chance of a given transition to be drawn, relative to a step of the run; with priorities, its first priority",
+        above=0,
+        maximum=1,
+        fixed="they entered the replay memory with it",
+    )
     replay_capacity: int = key(
         100_000, "steps in the replay memory, of all collectors together", minimum=1, fixed=MEMORY_FIXED
     )
@@ -180,6 +187,11 @@ class ReplayConfig(AlgorithmConfig):
     importance_exponent: float = key(
         0.4, "how much the losses of likely steps are reduced in return (beta)", minimum=0, maximum=1
     )
+
+    @property
+    def loss_exponent(self) -> float:
+        """The exponent of the weights of losses: 0 without priorities, where chances are meant as they are."""
+        return self.importance_exponent if self.priority_exponent else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

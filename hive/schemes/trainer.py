@@ -38,6 +38,7 @@ from hive.training import (
     best_by,
     check_crew,
     check_has_agents,
+    check_has_transitions,
     check_videos,
     crew_needed,
     environment_of,
@@ -52,7 +53,6 @@ from hive.training import (
     with_goal,
     write_policies,
 )
-from hive.training.update.replay_blueprint import check_has_transitions
 
 
 def resumed_from(directory: Path) -> Checkpoint | None:

@@ -39,6 +39,7 @@ from hive.training.trainer import Trainer
 from hive.training.update.goal import GOAL_BYTES, Goal, with_goal
 from hive.training.update.learner import Learner
 from hive.training.update.learner_actor import RESULTS, LearnerActor, info_counters
+from hive.training.update.replay_blueprint import check_has_transitions
 from hive.training.update.replay_learner import ReplayLearnerActor
 from hive.training.update.replay_memory import REPLAY_VALUES
 from hive.training.update.replica import Replica, replica_slots
@@ -96,6 +97,7 @@ __all__ = [
     "best_by",
     "check_crew",
     "check_has_agents",
+    "check_has_transitions",
     "check_videos",
     "crew_needed",
     "environment_of",

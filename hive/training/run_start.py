@@ -123,7 +123,8 @@ def write_first_ledger(blueprint: Blueprint, replay: ReplayMemory, ledger: Array
     for name in blueprint.normalized:
         ledger[name][:] = buffers[f"{MOMENTS_OF[name][0]}seen"]
     if blueprint.gives_rows and (given := blueprint.replay.given()) is not None:
-        replay.give(given[1].rollouts(blueprint.config.algorithm.discount), ledger)
+        config = blueprint.replay.config
+        replay.give(given[1].rollouts(config.discount), ledger, config.given_weight)
     if blueprint.resume is None:
         return 0
     ledger["rollouts"][:] = first_round(blueprint)

@@ -259,7 +259,7 @@ def _replayed(
         if made % blueprint.gradients_per_batch == 0:
             replay.draw(made, ledgers[0], plan)
         slot = slots[made % 2]
-        batch = worker.gather(DrawnRows.of(plan, 0, blueprint.replay.config.importance_exponent), slot, made)
+        batch = worker.gather(DrawnRows.of(plan, 0, blueprint.replay.config.loss_exponent), slot, made)
         worker.compute(batch, slot, sequence=made, version=replica.turn)
         made += 1
 

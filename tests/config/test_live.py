@@ -74,7 +74,15 @@ def test_what_decides_the_shape_of_a_run_is_fixed() -> None:
     fixed = {name for table in ALGORITHMS.values() for name, key in keys_of(table).items() if key.limits.fixed}
     of_all = {"name", "options", "optimizer", "momentum"}
     exploration = {"exploration_start", "exploration_end", "exploration_steps", "exploration_spread"}
-    replay = {"replay_from", "replay_capacity", "batch_size", "updates_per_step", "learning_starts", "n_step"}
+    replay = {
+        "replay_from",
+        "given_weight",
+        "replay_capacity",
+        "batch_size",
+        "updates_per_step",
+        "learning_starts",
+        "n_step",
+    }
     priorities = {"priority_exponent", "initial_errors"}
     layers = {"dueling", "network_of", "atoms", "v_min", "v_max", "quantiles"}
     rounds = {"normalize_advantages", "normalize_over", "epochs", "minibatches"}

@@ -32,7 +32,7 @@ def chosen(observation: ObservationSpec, action: ActionSpec, scheme: str = "ppo"
 def test_numbers_of_unknown_scale_get_what_the_bare_scheme_has(scheme: str, action: ActionSpec) -> None:
     settings = settings_by_spaces(EnvironmentSpec("Own", VECTOR, action), scheme)
     config = load_config("run.toml", text=template("Own", scheme, settings, ""))
-    bare = load_config("bare.toml", [f"run.scheme={scheme}"], text='env.id = "Own"\nrun.steps = 500_000\n')
+    bare = load_config("bare.toml", [f"run.scheme={scheme}"], text=f'env.id = "Own"\nrun.steps = {config.run.steps}\n')
     assert resolved(dataclasses.replace(config, origins=bare.origins)) == resolved(bare)
 
 

@@ -58,7 +58,13 @@ def drawn(count: int, environments: int, seed: int = 0) -> StoredTransitions:
 class Memory:
     """A memory and its ledger, with the given transitions in it."""
 
-    def __init__(self, size: ReplaySize, given: StoredTransitions, normalized: dict[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        size: ReplaySize,
+        given: StoredTransitions,
+        normalized: dict[str, int] | None = None,
+        weight: float = 1.0,
+    ) -> None:
         layout = memory_layout(size, ((1,), "float32"), ((), "int64"))
         block = aligned_block(layout.bytes)
         block[:] = 0
@@ -69,7 +75,7 @@ class Memory:
         spec = ObservationSpec((1,), "float32")
         self.memory = ReplayMemory(size, layout, block, spec, seed=1, alpha=0.6, least_steps=0)
         self.rows = GivenRows(given, size)
-        self.memory.give(self.rows.rollouts(0.9), self.ledger)
+        self.memory.give(self.rows.rollouts(0.9), self.ledger, weight)
 
     @property
     def drawable(self) -> Any:
@@ -145,6 +151,11 @@ def test_fewer_transitions_than_columns() -> None:
     memory = Memory(size_of(2, 3), drawn(4, 1))
     assert memory.ledger["written"].tolist() == [1, 1]
     assert sorted(memory.saved().actions.tolist()) == [0, 1, 2, 3]
+
+
+def test_a_given_transition_may_be_drawn_less_often_than_a_step_of_the_run() -> None:
+    memory = Memory(size_of(1, 2), drawn(20, 2), weight=0.25).memory
+    assert memory.first_leaf == 4 * memory.arrays["leaves"].max()
 
 
 def test_pieces_give_the_same_bytes_as_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:

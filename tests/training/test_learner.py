@@ -479,9 +479,9 @@ def test_the_optimizer_state_has_the_optimizers_moments(optimizer: str, momentum
 def test_counter_positions() -> None:
     """They lie in checkpoints: append only."""
     names = ["updates", "rollouts", "env_steps", "episodes", "skipped", "first_ns", "last_ns", "stale"]
-    names += ["largest_leaf", "saturated", "first_steps", "adopted", "reduced", "applied", "target_updates"]
+    names += ["largest_leaf", "saturated", "first_steps", "adopted", "reduced", "applied", "target_updates", "given"]
     assert [which.name for which in Count] == names
-    assert [int(which) for which in Count] == list(range(15))
+    assert [int(which) for which in Count] == list(range(16))
 
 
 def test_it_shows_what_it_does() -> None:

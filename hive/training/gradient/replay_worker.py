@@ -137,7 +137,7 @@ class ReplayWorkerActor(Actor):
             begin_device(self, blueprint.config, blueprint.device)
         self.worker = ReplayWorker(blueprint, self.index, self.memory.memory, self.status)
         self.per_batch = self.worker.algo.gradients_per_batch
-        self.importance_exponent = blueprint.replay.config.importance_exponent
+        self.importance_exponent = blueprint.replay.config.loss_exponent
         self.plan_views = CachedViews(blueprint.plan_layout)
         self.worker.slot.on_not_finite = NanDumps(self, directory)
         self.changed = ChangedKeys(self.changes, changes_at_start(blueprint.resume))
@@ -188,4 +188,4 @@ class ReplayWorkerActor(Actor):
         Raises ConfigError, also for an algorithm that is not Configured.
         """
         update_parameter(cast(Configured, self.worker.algo), name, value)
-        self.importance_exponent = self.worker.algo.config.importance_exponent
+        self.importance_exponent = self.worker.algo.config.loss_exponent

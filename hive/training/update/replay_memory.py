@@ -176,13 +176,17 @@ class ReplayMemory:
         after["written"][source] = end
         self._observe(rollout, after)
 
-    def give(self, rollouts: Iterable[Rollout], ledger: Arrays) -> None:
-        """Append rows that the run has not made, before its first round, and count them in the ledger."""
+    def give(self, rollouts: Iterable[Rollout], ledger: Arrays, weight: float = 1.0) -> None:
+        """Append rows that the run has not made, before its first round, and count them in the ledger.
+
+        weight: their chance to be drawn, relative to that of a new row.
+        """
+        leaf = max(1, round(weight * self.first_leaf))
         for rollout in rollouts:
             source = rollout.source
             first = int(ledger["written"][source])
             end = self.rows.append(source, first, rollout)
-            self._let_draw(source, first, end, self.first_leaf)
+            self._let_draw(source, first, end, leaf)
             ledger["written"][source] = end
             ledger["counters"][Count.given] += rollout.samples
             self._observe(rollout, ledger)
