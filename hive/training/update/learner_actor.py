@@ -98,8 +98,7 @@ class LearnerActor(Actor):
         self.evaluation_interval = config.evaluation.every.get("updates", 0) if self.evaluations_due.connected else 0
         self.evaluation_wait = config.evaluation.wait and self.evaluation_interval > 0
         self.evaluation_skipped = False  # whether the last evaluation that fell due was skipped
-        # Those since the last report, if something takes them.
-        self.ended = EndedEpisodes(len(config.env.info)) if blueprint.lists_episodes else None
+        self.ended = EndedEpisodes(len(config.env.info)) if blueprint.lists_episodes else None  # since the last report
         self.goal: SharedGoal | None = None  # the end of a run with several policies
         self.judged = False  # whether there are enough episodes for a mean return
         self.rounds: NativeRounds | None = None  # with a gradient worker of this process
@@ -415,7 +414,7 @@ class LearnerActor(Actor):
 
     async def _hold(self, *, scheduled: bool, by_hand: bool = False) -> bool:
         """Hold this turn's blocks for the recorder and notify it. Return False while it still writes another turn."""
-        await self._send_episodes(self.ended)  # before the checkpoint, after which a resumed run goes on
+        await self._send_episodes(self.ended)  # before the checkpoint, after which a resumed run continues
         reader = len(self.gradients.producers)  # the recorder is the first reader after the workers
         # The weights first: their pin is the one that the recorder releases last, so it covers both blocks.
         if not self.weights.board.hold(reader, self.turn):
