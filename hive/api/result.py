@@ -39,14 +39,39 @@ IMPORTERS = (
 """Functions of hive that import modules of users for a run."""
 
 
+class EpisodeCount(int):
+    """How many training episodes a run has counted; called, it returns the table of them."""
+
+    directory: Path
+    run: str
+
+    def __call__(self, policy: str | None = None) -> Any:
+        """Return the training episodes, a row for each, in the form of `Result.metrics`. policy: as there.
+
+        The columns: `episode`, its number in the run's count; `steps`, `updates` and `seconds` of the run when it was
+        counted; `environment`; `agent`, of several; `return`; `length`; and `info/...`, the values of env.info.
+
+        Raises RecordError if the run did not list them.
+        """
+        run = RunDirectory.open(self.directory)
+        file = (run if policy is None else policy_directory(run, policy)).episodes_file
+        if not file.exists():
+            raise RecordError(
+                f"{self.run} did not list its episodes", hint='set record.sinks = ["jsonl", "episodes"] before the run'
+            )
+        return _columns(read_jsonl(file))
+
+
 @dataclass(frozen=True, repr=False)
 class Result(Summary):
     """The summary of a run that has ended, with its curves and its policy. `hive.train` and `hive.run` return it.
 
     exact: whether another run of this config and seed gives the same weights, bit for bit. `inexact` has the reasons
-    why not: for example actors that were restarted, or collectors that do not wait.
+    why not: for example actors that were restarted, or collectors that do not wait. episodes: how many were counted;
+    `result.episodes()` returns the table of them, if record.sinks has "episodes".
     """
 
+    episodes: EpisodeCount
     directory: Path = dataclasses.field(kw_only=True)  # of the run, absolute
 
     @classmethod
@@ -62,7 +87,9 @@ class Result(Summary):
         """Return the result of a run's directory. Raises RecordError if the run has not ended."""
         summary = Summary.read(directory.summary_file)
         fields = {field.name: getattr(summary, field.name) for field in dataclasses.fields(summary)}
-        return cls(**fields, directory=directory.path.absolute())
+        count = EpisodeCount(summary.episodes)
+        count.directory, count.run = directory.path.absolute(), summary.name
+        return cls(**{**fields, "episodes": count}, directory=count.directory)
 
     def __repr__(self) -> str:
         mean = self.return_text
@@ -85,23 +112,6 @@ class Result(Summary):
         """Return the evaluations, a row for each, in the form of `metrics`. Without [evaluation] there are none."""
         file = RunDirectory.open(self.directory).evaluations_file
         return _columns(read_jsonl(file) if file.exists() else ())
-
-    def episode_list(self, policy: str | None = None) -> Any:
-        """Return the training episodes, a row for each, in the form of `metrics`. policy: as there.
-
-        The columns: `episode`, its number in the run's count; `steps`, `updates` and `seconds` of the run when it was
-        counted; `environment`; `agent`, of several; `return`; `length`; and `info/...`, the values of env.info.
-        `episodes` is how many the run has counted.
-
-        Raises RecordError if the run did not list them.
-        """
-        run = RunDirectory.open(self.directory)
-        file = (run if policy is None else policy_directory(run, policy)).episodes_file
-        if not file.exists():
-            raise RecordError(
-                f"{self.name} did not list its episodes", hint='set record.sinks = ["jsonl", "episodes"] before the run'
-            )
-        return _columns(read_jsonl(file))
 
     def plot(self, metric: str = RETURN, *, path: str | Path | None = None) -> Any:
         """Draw a metric over environment steps; notebooks show the figure. Returns a matplotlib Figure.

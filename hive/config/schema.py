@@ -503,7 +503,7 @@ class RecordConfig:
     every_s: float = key(1.0, "seconds between two lines of metrics", above=0)
     sinks: tuple[str, ...] = key(
         ("jsonl",),
-        'where metrics go: "jsonl" (required), "csv", "tensorboard", "wandb", "module:Class"; "episodes": their list',
+        'where metrics go: "jsonl" (required), "csv", "tensorboard", "wandb", "module:Class"; and "episodes"',
         accepts=_are_sinks,
         expected='an array with "jsonl", and once each "episodes", "csv", "tensorboard", "wandb" or '
         '"package.module:Class"',

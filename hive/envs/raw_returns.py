@@ -1,7 +1,7 @@
 """Returns as the bare environment gives them, where a wrapper may change rewards: the value `raw_return` of `info`.
 
 The step and the reset of the bare environment are replaced by ones that sum its rewards, so no object is added to the
-chain of wrappers, whose attributes stay where they were. The sum begins anew at each reset of the bare environment, and
+chain of wrappers, whose attributes stay where they were. The sum begins again at each reset of the bare environment. It
 counts every step of it, also those that a wrapper makes for one of its own. It lies in the `info` of every step; a
 wrapper outside that returns an `info` of its own hides it, and then it is not known.
 """
@@ -34,7 +34,7 @@ class RewardSum:
         finally:
             self._inside = False
         if not (isinstance(result, tuple) and len(result) == 5 and isinstance(result[4], Mapping)):
-            return result  # the vector says what is wrong
+            return result  # the vector raises the error
         observation, reward, terminated, truncated, info = result
         try:
             self._total += float(reward)

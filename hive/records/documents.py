@@ -38,7 +38,10 @@ def failure(action: str, path: Path, error: OSError) -> RecordError:
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Return JSON of plain values and NumPy scalars. NaN and infinities become null."""
-    return json.dumps(_plain(value), indent=indent, allow_nan=False)
+    try:
+        return json.dumps(value, indent=indent, allow_nan=False)
+    except (TypeError, ValueError):  # as most values are plain, looking at each first would take several times as long
+        return json.dumps(_plain(value), indent=indent, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:

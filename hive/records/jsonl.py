@@ -74,7 +74,7 @@ class JsonlWriter:
             self.lost += len(fit)
             return
         missing = len(text) + self._torn - written
-        self.lost += text[len(text) - missing - 1 :].count(b"\n") if missing else 0
+        self.lost += text[max(0, len(text) - missing) :].count(b"\n")
         self._torn = missing > 0
 
     def close(self) -> None:

@@ -261,7 +261,7 @@ async def test_cancelling_the_call_ends_the_run(home: Path) -> None:
 
 
 def test_the_result_of_a_run_has_its_files_and_its_policy() -> None:
-    config = {"env": {"id": "CartPole-v1"}, "run": {"steps": 400}}
+    config = {"env": {"id": "CartPole-v1"}, "run": {"steps": 400}, "record": {"sinks": ["jsonl", "episodes"]}}
     result = hive.train(config, inline=True, quiet=True)
     assert RunDirectory(result.directory).summary_file.exists()
     assert result.policy()(np.zeros((2, 4), np.float32)).shape == (2,)
@@ -271,6 +271,10 @@ def test_the_result_of_a_run_has_its_files_and_its_policy() -> None:
     assert repr(hive.Result.open(result.name)) == repr(hive.Result.open(result.directory)) == repr(result)
     assert [*result.metrics()["steps"]][-1] == result.env_steps
     assert len(result.evaluations()) == 0
+    assert [*result.episodes()["episode"]] == [*range(1, result.episodes + 1)]
+    (result.directory / "episodes.jsonl").unlink()
+    with pytest.raises(RecordError, match="did not list its episodes"):
+        result.episodes()
     assert result.plot()._repr_png_().startswith(b"\x89PNG")
     assert result.plot().axes[0].get_xlabel() == "environment steps"
 

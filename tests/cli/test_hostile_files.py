@@ -97,6 +97,7 @@ PLACES = (
         "metrics.jsonl",
         "events.jsonl",
         "evaluations.jsonl",
+        "episodes.jsonl",
         "log/learner-0.log",
         "log/learner-0.out",
         "log/supervisor.log",

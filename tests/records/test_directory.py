@@ -119,6 +119,7 @@ def test_places(tmp_path: Path) -> None:
         run.metrics_file,
         run.events_file,
         run.evaluations_file,
+        run.episodes_file,
     )
     assert [file.name for file in files] == [
         "config.toml",
@@ -128,6 +129,7 @@ def test_places(tmp_path: Path) -> None:
         "metrics.jsonl",
         "events.jsonl",
         "evaluations.jsonl",
+        "episodes.jsonl",
     ]
     assert {file.parent for file in files} == {run.path}
     assert run.log_file("collector-3") == run.path / "log" / "collector-3.log"

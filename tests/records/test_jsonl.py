@@ -64,6 +64,20 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_line(tmp_path: Path) -> None:
     assert path.read_text() == '{"i": 0, "x": 0}\n{"i": 1,\n{"i": 5}\n{"i": 6}\n'
 
 
+def test_lines_that_are_written_together(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    writer = JsonlWriter(path)
+    with file_size_limit(51):
+        writer.write_all([{"i": i, "x": 0} for i in range(5)])  # 17 bytes each
+        assert writer.lost == 2, "three lines fit exactly"
+        writer.write_all([{"i": 7}])
+        assert writer.lost == 3
+    writer.write_all([{"i": 8}, {"i": 9}])
+    writer.write_all([])
+    writer.close()
+    assert [value["i"] for value in read_jsonl(path)] == [0, 1, 2, 8, 9]
+
+
 def test_a_torn_end_is_left_alone_on_its_line(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"i": 0}\n{"i": 1}')

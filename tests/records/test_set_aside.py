@@ -85,7 +85,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         state = {"env_steps": 10 * update, "scheduled": update <= 100}
         write_checkpoint(run.checkpoints, update, tensors={"w": np.full(9, update, np.float32)}, parts={}, state=state)
     replace_best(run.best, 180, tensors={"w": np.zeros(9, np.float32)}, state={"mean_return": 3.0})
-    for path in (run.metrics_file, run.evaluations_file):
+    for path in (run.metrics_file, run.evaluations_file, run.episodes_file):
         lines = JsonlWriter(path)
         for updates in (100, 150, 220):
             lines.write({"updates": updates, "steps": 10 * updates})
@@ -113,12 +113,13 @@ def everything(run: RunDirectory) -> tuple[set[int], set[int], set[int]]:
 def assert_gone_back(run: RunDirectory) -> None:
     assert [c.update for c in list_checkpoints(run.checkpoints)] == [100]
     assert [*run.best.glob("[0-9]*")] == []  # the next writer removes leftovers
-    assert updates(run.metrics_file) == updates(run.evaluations_file) == [100]
+    assert updates(run.metrics_file) == updates(run.evaluations_file) == updates(run.episodes_file) == [100]
     (ahead,) = sets_aside(run)
     assert is_cut(ahead)
     assert [c.update for c in list_checkpoints(ahead / "checkpoints", verify=True)] == [150]
     assert [c.update for c in list_checkpoints(ahead / "best", verify=True)] == [180]
-    assert updates(ahead / "metrics.jsonl") == updates(ahead / "evaluations.jsonl") == [150, 220]
+    for name in ("metrics.jsonl", "evaluations.jsonl", "episodes.jsonl"):
+        assert updates(ahead / name) == [150, 220]
     assert [path.name for path in run.path.iterdir() if path.name.endswith(".hive-tmp")] == []
 
 

@@ -12,6 +12,7 @@ from hive.experience import Rollout, rollout_layout
 from hive.gradients import clear, gradient_layout, put_episodes
 from hive.runtime.memory.segments import Arrays
 from hive.training.messages import EpisodesEnded
+from hive.training.record.episode_list import EpisodeList
 from hive.training.update.ended_episodes import EndedEpisodes
 
 
@@ -78,6 +79,18 @@ def test_a_replay_memory_lists_them_alike() -> None:
     one, other = taken(of_rollouts), taken(of_gradients)
     assert rows(one) == rows(other) == IN_ORDER
     assert (one.first, one.infos.tolist()) == (other.first, other.infos.tolist())
+
+
+def test_the_columns_of_several_agents_are_environment_and_agent() -> None:
+    ended = EndedEpisodes(infos=2)
+    arrays = np.float32([0.1, 2, 3]), np.int32([5, 6, 7]), np.int32([0, 5, 4])
+    ended.of_arrays(*arrays, np.float32([[1.5, np.nan], [np.nan, np.nan], [3, 0.3]]), counted(9, 2))
+    episodes = EpisodeList(("left", "right"), ("win", "score")).episodes(taken(ended))
+    assert [(one.number, one.environment, one.agent, one.episode_return) for one in episodes] == [
+        *((7, 0, "left", 0.1), (8, 2, "right", 2.0), (9, 2, "left", 3.0)),
+    ]
+    assert [one.info for one in episodes] == [{"win": 1.5}, {}, {"win": 3.0, "score": 0.3}]
+    assert (episodes[0].steps, episodes[0].updates, episodes[0].seconds, episodes[0].length) == (24, 2, 1.0, 5)
 
 
 def test_several_turns_make_one_message_whose_numbers_go_on() -> None:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 from small_trainer import config_of
 
-from hive.records import MetricsRecord, RunDirectory, Video, read_jsonl
+from hive.records import Episode, MetricsRecord, RunDirectory, Video, read_jsonl
 from hive.records.sinks.sinks import ConfigTables
 from hive.training.record.recorder import RunSinks, config_tables
 
@@ -70,6 +70,35 @@ def test_a_user_defined_sink_gets_config_metrics_and_videos(directory: RunDirect
     video = Video(directory.videos / "a.gif", 3, 30)
     assert others == [RECORD, video, RECORD, "closed"]
     assert made.thread is not threading.current_thread()
+    assert not warnings
+
+
+class Listing(Collecting):
+    def write_episode(self, episode: Episode) -> None:
+        self.got.append(episode.number)
+
+
+EPISODES = [
+    Episode(7, 30, 3, 0.7512, 2, None, 1.5, 12, {"win": 1.0}),
+    Episode(8, 30, 3, 0.7512, 0, "left", -1.0, 9, {}),
+]
+
+
+def test_episodes_reach_their_file_and_the_sinks_that_want_them(directory: RunDirectory) -> None:
+    warnings: list[str] = []
+    others = ("Collecting", "Listing")
+    sinks = sinks_of(directory, warnings, "episodes", *(f"test_run_sinks:{name}" for name in others))
+    sinks.write_episodes(EPISODES)
+    sinks.close()
+    assert directory.episodes_file.read_text().splitlines() == [
+        '{"episode": 7, "steps": 30, "updates": 3, "seconds": 0.751, "environment": 2, "return": 1.5, "length": 12, '
+        '"info/win": 1.0}',
+        '{"episode": 8, "steps": 30, "updates": 3, "seconds": 0.751, "environment": 0, "agent": "left", '
+        '"return": -1.0, "length": 9}',
+    ]
+    from test_run_sinks import Collecting as Imported  # the module that the run imports
+
+    assert Imported.made[directory.path].got[1:] == [7, 8, "closed"]
     assert not warnings
 
 

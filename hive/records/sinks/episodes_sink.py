@@ -3,8 +3,8 @@
     {"episode": 412, "steps": 40960, "updates": 320, "seconds": 1.204, "environment": 3, "return": 87.0, "length": 87}
 
 `Episode` explains the values. Several agents have "agent", values of `env.info` the names `info/...`. Numbers are those
-of the run's count, so a learner that was killed before it sent some leaves a gap, and no number is there twice. A run
-that is resumed goes on after the episodes of its checkpoint (hive.records.checkpoints.set_aside).
+of the run's count: a learner that was killed before it sent some leaves a gap, and no number is there twice. A resumed
+run continues after the episodes of its checkpoint (hive.records.checkpoints.set_aside).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _line(episode: Episode) -> dict[str, Any]:
         "seconds": round(episode.seconds, 3),
         "environment": episode.environment,
         **({} if episode.agent is None else {"agent": episode.agent}),
-        "return": episode.returned,
+        "return": episode.episode_return,
         "length": episode.length,
         **{f"info/{name}": value for name, value in episode.info.items()},
     }

@@ -31,7 +31,7 @@ CLOSE_S = 5.0  # limit for writing the queue at the end: two stuck sinks fit int
 
 
 class Episodes(NamedTuple):
-    """Those that were counted together."""
+    """Episodes that the run has counted together."""
 
     all: tuple[Episode, ...]
 

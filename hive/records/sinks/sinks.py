@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from hive.errors import HiveError
 from hive.records.jsonl import JsonlWriter
@@ -47,8 +47,7 @@ class Video:
     env_steps: int
 
 
-@dataclass(frozen=True)
-class Episode:
+class Episode(NamedTuple):
     """One training episode of one environment, or of one of its agents.
 
     number: among those that the run has counted, from 1. environment: from 0, collector by collector. info: the values
@@ -61,7 +60,7 @@ class Episode:
     seconds: float
     environment: int
     agent: str | None  # None: the only one
-    returned: float  # sum of its rewards
+    episode_return: float  # sum of its rewards
     length: int  # in steps
     info: dict[str, float]
 

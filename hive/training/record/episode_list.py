@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hive.records.sinks.sinks import Episode
@@ -15,7 +16,7 @@ from hive.training.messages import EpisodesEnded
 
 @dataclass(frozen=True)
 class EpisodeList:
-    """What the columns of a run stand for. agents: the names of the rows of an environment, () for a single agent."""
+    """Names the columns of a run. agents: the names of the rows of an environment, () for a single agent."""
 
     agents: tuple[str, ...]
     infos: tuple[str, ...]
@@ -27,7 +28,7 @@ class EpisodeList:
     def episodes(self, message: EpisodesEnded) -> list[Episode]:
         """Return the episodes of a message, in their order."""
         rows = len(self.agents) or 1
-        infos = message.infos.tolist() if self.infos else [()] * len(message.returns)
+        infos = [shortest(row) for row in message.infos] if self.infos else [()] * len(message.returns)
         columns: list[Any] = [
             getattr(message, name).tolist() for name in ("updates", "env_steps", "seconds", "columns")
         ]
@@ -39,7 +40,7 @@ class EpisodeList:
                 seconds=seconds,
                 environment=column // rows,
                 agent=self.agents[column % rows] if self.agents else None,
-                returned=returned,
+                episode_return=returned,
                 length=length,
                 info={name: value for name, value in zip(self.infos, values, strict=True) if not math.isnan(value)},
             )
@@ -52,4 +53,7 @@ class EpisodeList:
 
 def shortest(values: NDArray[Any]) -> list[float]:
     """Return float32 values as the shortest decimals that they are the nearest float32 of: 0.1 as 0.1."""
-    return [float(str(value)) for value in values]
+    found: list[float] = values.tolist()
+    for at in np.flatnonzero(values != np.rint(values)).tolist():
+        found[at] = float(str(values[at]))
+    return found

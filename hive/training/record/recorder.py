@@ -338,7 +338,7 @@ class Recorder(Actor):
         ended: whether the learner has stopped, which then does not hold the leaves.
         """
         async with self.writing:
-            self._write_episodes()  # those before the checkpoint: a run that is resumed goes on after them
+            self._write_episodes()  # those before the checkpoint, after which a resumed run continues
             try:
                 return await self._write_checkpoint(due, ended)
             finally:

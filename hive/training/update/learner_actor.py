@@ -447,7 +447,7 @@ class LearnerActor(Actor):
 
     async def _hold(self, *, scheduled: bool, by_hand: bool = False) -> bool:
         """Hold this turn's blocks for the recorder and notify it. Return False while it still writes another turn."""
-        await self._send_episodes(self.ended)  # before the checkpoint, after which a resumed run goes on
+        await self._send_episodes(self.ended)  # before the checkpoint, after which a resumed run continues
         reader = len(self.gradients.producers)  # the recorder is the first reader after the workers
         # The weights first: their pin is the one that the recorder releases last, so it covers both blocks.
         if not self.weights.board.hold(reader, self.turn):
