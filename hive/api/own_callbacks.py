@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from hive.errors import UsageError
+from hive.records import Summary
 
-if TYPE_CHECKING:
-    from hive.api.result import Result
+AnySummary = TypeVar("AnySummary", bound=Summary)
 
 KEYS = ("callbacks", "run.callbacks")
 
@@ -61,7 +61,7 @@ class OwnCallbacks:
             given = [next(entries) if _is_object(one) else one for one in self._given()]
             yield {**self.keys, str(self._name): given}
 
-    def returned(self, result: Result) -> Result:
+    def returned(self, result: AnySummary) -> AnySummary:
         """Pass the result to the objects that have `on_result`, which may raise, and return it."""
         for one in self._objects:
             if (follow := getattr(one, "on_result", None)) is not None:

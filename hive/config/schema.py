@@ -120,7 +120,7 @@ class RunConfig:
     )
     callbacks: tuple[Any, ...] = key(
         (),
-        'custom classes that are called during the run: "package.module:Class", or { name = "...", argument = value }',
+        'custom classes that are called during the run: "package.module:Class", { name = "...", argument = 1 }',
         accepts=_are_callbacks,
         expected='an array of "package.module:Class" and tables { name = "package.module:Class", argument = value }',
         hash=False,

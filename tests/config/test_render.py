@@ -34,6 +34,14 @@ SPECIAL = {
         | st.dictionaries(TEXT, FREE, max_size=2).map(lambda table: {**table, "name": "a:B"}),
         max_size=2,
     ),
+    "env.curriculum": st.sampled_from(
+        [[], [{"steps": 5, "options": {"a": 1}}, {"return": 2.5, "options": {"b": "c"}}]]
+    ),
+    "run.callbacks": st.sampled_from([[], ["a:B", {"name": "a:C", "most": 3}]]),
+    "run.stop_at_evaluation": st.none(),
+    "run.stop_when_no_better": st.just(0),
+    "run.stop_after_evaluations": st.just(1),
+    "evaluation.best_by": st.just("mean_return"),
     "env.action_mask": st.sampled_from(["info", "allowed actions"]),
     "env.vector": st.just("auto"),
     "algorithm.replay_from": st.sampled_from(["", "dqn-1", "a/b.npz"]),

@@ -501,7 +501,7 @@ def test_every_environment_of_the_evaluator_plays() -> None:
     [
         (
             ["videos=1"],
-            r"got 1, but there are no evaluations: set evaluation\.every, for example to \{ updates = 200 \}",
+            r"got 1, but there are no evaluations: set evaluation\.every, for example to \{ steps = 10_000 \}",
         ),
         (["videos=11", "every={updates=9}"], r"got 11, but evaluation\.episodes = 10 \(default\) is less"),
         (["videos=2", "every={updates=9}", "keep_videos=1"], r"got 1, but evaluation\.videos = 2 .* would not be kept"),

@@ -72,6 +72,7 @@ def test_purposes_keep_their_numbers() -> None:
         "evaluation_building": 14,
         "evaluation_stepping": 15,
         "policy": 16,
+        "callback": 17,
     }
 
 

@@ -92,10 +92,10 @@ class CallbackActor(Actor):
         """Make the callback, so that one whose constructor raises ends the run before it begins."""
         with self.status(START):
             self.thread = UserThread(self.name) if self.forked else None
-            self.callback = await self._run(self._make, self.config.start_limit_s)
+            self.callback = await self._run(self._make_callback, self.config.start_limit_s)
 
     @calls_user_code("run.callbacks")
-    def _make(self) -> Any:
+    def _make_callback(self) -> Any:
         made = load_reference(self.entry.name)(**self.entry.arguments)
         has_any = any(callable(getattr(made, name, None)) for name in self.entry.handlers)
         if not (has_any or isinstance(made, ForwardingCallback)):

@@ -1,23 +1,21 @@
 """Callbacks that are objects of the program which has started a run, and stay in its process.
 
-    calling process   `ObjectServer`: a thread that calls the objects        <── socket ──>   run: a `Caller` for each
+    calling process   `ObjectServer`: a thread that calls the objects        <── Unix socket ──>   run: a `Caller` each
 
 To the run a Caller is a callback like any other: it is called by number, and the learner waits for its answer. What
-travels is plain data (hive.plain_data). A calling process that has ended makes its callbacks fail.
+travels is plain data (hive.plain_data), with its length before it. When the calling process ends, its sockets close.
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
 import secrets
+import socket
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import psutil
-import zmq
 
 from hive.errors import CallbackFailed
 from hive.plain_data import pack, unpack
@@ -25,47 +23,39 @@ from hive.runtime.actor.error_location import named
 from hive.training.callbacks.calling import ForwardingCallback, call
 from hive.training.callbacks.events import Actions, handlers_of
 
-POLL_MS = 200  # between two looks whether the other process still exists
-CREATED_S = 0.01  # difference at which two times of the creation of a process are those of two processes
+HEADER = 8  # bytes of the length before a message
+MOST_BYTES = 1 << 28  # of a message: a round of a million episodes, whose blocks in shared memory are as large
 REFERENCE = "hive.training.callbacks.caller:Caller"
+GONE = "the program that started the run has ended"
 
 
 class Caller(ForwardingCallback):
     """Forwards events to an object of another process.
 
-    address: of its ObjectServer. token: that the server expects. number: of the object. pid, created: of its process.
-    handlers: the methods of Callback that the object has.
+    address: of its ObjectServer. token: that the server expects. number: of the object. handlers: the methods of
+    Callback that the object has. shown: what errors call it. Raises CallbackFailed if the process is gone.
     """
 
-    def __init__(
-        self, address: str, token: str, number: int, pid: int, created: float, handlers: Sequence[str], shown: str
-    ) -> None:
+    def __init__(self, address: str, token: str, number: int, handlers: Sequence[str], shown: str) -> None:
         self.handlers = tuple(handlers)
         self.shown = shown
-        self._process = pid, created
-        self._request = token, number
-        self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.DEALER)
-        self._socket.linger = 0
-        self._socket.connect(address)
+        self._socket = socket.socket(socket.AF_UNIX)
+        try:
+            self._socket.connect(address)
+        except OSError:
+            raise CallbackFailed(f"the callback `{shown}`: {GONE}", hint="give callbacks=[...] when resuming") from None
+        _send(self._socket, [token, number])
 
     def forward(self, kind: str, data: Mapping[str, Any], names: Sequence[str]) -> Actions:
         """Return what the object asks for. Raises CallbackFailed if it raises, or if its process has ended."""
-        self._socket.send(pack([*self._request, kind, dict(data), list(names)]))
-        while not self._socket.poll(POLL_MS):
-            if not self._exists():
-                raise CallbackFailed("the program that started the run has ended")
-        answer = unpack(self._socket.recv())
+        try:
+            _send(self._socket, [kind, dict(data), list(names)])
+            answer = _receive(self._socket)
+        except (OSError, ValueError):
+            raise CallbackFailed(GONE) from None
         if answer["error"]:
             raise CallbackFailed(answer["error"])
         return Actions(answer["stop"], answer["log"], [(kind, name, value) for kind, name, value in answer["changes"]])
-
-    def _exists(self) -> bool:
-        pid, created = self._process
-        try:
-            return bool(abs(psutil.Process(pid).create_time() - created) < CREATED_S)
-        except psutil.NoSuchProcess:
-            return False
 
 
 class ObjectServer:
@@ -75,64 +65,77 @@ class ObjectServer:
         self._objects = list(objects)
         self._token = secrets.token_hex(16)
         self._folder = tempfile.TemporaryDirectory(prefix="hive-")  # which only this user can enter
-        self._address = f"ipc://{Path(self._folder.name) / 'callbacks'}"
-        self._context = zmq.Context()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="hive-callbacks", daemon=True)
-        self.errors: list[BaseException] = []
+        self._address = str(Path(self._folder.name) / "callbacks")
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._open: list[socket.socket] = []
 
     @property
     def entries(self) -> list[dict[str, Any]]:
         """What `run.callbacks` has for each object."""
-        process = psutil.Process(os.getpid())
         shared = {"name": REFERENCE, "address": self._address, "token": self._token}
         return [
-            {
-                **shared,
-                "number": number,
-                "pid": process.pid,
-                "created": process.create_time(),
-                "handlers": list(handlers_of(one)),
-                "shown": type(one).__qualname__,
-            }
+            {**shared, "number": number, "handlers": list(handlers_of(one)), "shown": type(one).__qualname__}
             for number, one in enumerate(self._objects)
         ]
 
     def __enter__(self) -> ObjectServer:
-        self._socket = self._context.socket(zmq.ROUTER)
-        self._socket.linger = 0
-        self._socket.bind(self._address)
-        self._thread.start()
+        self._listening.bind(self._address)
+        self._listening.listen()
+        threading.Thread(target=self._accept, name="hive-callbacks", daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._context.destroy(linger=0)
+        for one in (self._listening, *self._open):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits there
+            one.close()
         self._folder.cleanup()
 
-    def _serve(self) -> None:
-        while not self._stop.is_set():
-            if self._socket.poll(POLL_MS):
-                identity, content = self._socket.recv_multipart()
-                if (answer := self._answer(content)) is not None:
-                    self._socket.send_multipart([identity, answer])
-        self._socket.close()
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:  # closed
+                return
+            self._open.append(connection)
+            threading.Thread(target=self._serve, args=[connection], name="hive-callback", daemon=True).start()
 
-    def _answer(self, content: bytes) -> bytes | None:
-        """Call an object; None for a request that is not of this run."""
-        try:
-            token, number, kind, data, names = unpack(content)
-        except (ValueError, TypeError):
-            return None
-        if not secrets.compare_digest(str(token), self._token):
-            return None
-        one = self._objects[number]
+    def _serve(self, connection: socket.socket) -> None:
+        """Answer the events of one callback until its process ends."""
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            token, number = _receive(connection)
+            if not secrets.compare_digest(str(token), self._token):
+                connection.close()
+                return
+            while True:
+                _send(connection, self._answer(self._objects[number], *_receive(connection)))
+
+    def _answer(self, one: Any, kind: str, data: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
         try:
             actions, error = call(one, handlers_of(one), kind, data, names), ""
         except Exception as raised:
-            self.errors.append(raised)
             actions, error = Actions(), " ".join(named(raised).split())
-        return pack(
-            {"stop": actions.stop, "log": actions.log, "changes": [*map(list, actions.changes)], "error": error}
-        )
+        return {"stop": actions.stop, "log": actions.log, "changes": [*map(list, actions.changes)], "error": error}
+
+
+def _send(connection: socket.socket, value: Any) -> None:
+    content = pack(value)
+    connection.sendall(len(content).to_bytes(HEADER, "big") + content)
+
+
+def _receive(connection: socket.socket) -> Any:
+    """Return the next message. Raises OSError once the other end is closed, and ValueError for other bytes."""
+    size = int.from_bytes(_exactly(connection, HEADER), "big")
+    if size > MOST_BYTES:
+        raise ValueError(f"a message of {size} bytes")
+    return unpack(_exactly(connection, size))
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    content = bytearray()
+    while len(content) < size:
+        part = connection.recv(min(size - len(content), 1 << 20))
+        if not part:
+            raise ConnectionError("closed")
+        content += part
+    return bytes(content)
