@@ -130,7 +130,7 @@ def fields_of(transitions: StoredTransitions, observation: ObservationSpec, acti
 
 
 def _observations(fields: Fields, name: str, spec: ObservationSpec, faults: list[str]) -> NDArray[Any] | None:
-    """Return the stored form of the arrays of `name`, and add what is wrong with them to `faults`."""
+    """Return the stored form of the arrays of `name`, and add their faults to `faults`."""
     parts = parts_of(fields, name)
     paths = [part.path for part in spec.parts] + ([spec.mask.path] if spec.mask else [])
     wanted = {".".join(map(str, path)) for path in paths} or {""}
@@ -207,7 +207,7 @@ def _equal_rows(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _actions(fields: Fields, action: ActionSpec, faults: list[str]) -> NDArray[Any] | None:
-    """Return the stored form of the actions, and add what is wrong with them to `faults`."""
+    """Return the stored form of the actions, and add their faults to `faults`."""
     given, leaves = parts_of(fields, ACTIONS), _leaves(action)
     if given.keys() != leaves.keys():
         faults.append(_other_names(ACTIONS, given, {*leaves}))

@@ -117,6 +117,7 @@ class Summary:
     warnings: list[dict[str, Any]] = field(default_factory=list)
     rounds: str = ""  # one of ROUNDS; "" for a topology without the learner
     native_updates: int = 0  # updates that were made in native rounds, by the learner's last incarnation
+    given_steps: int = 0  # steps in the replay memory at the start, of algorithm.replay_from; not among env_steps
     update_counts: dict[str, int] = field(default_factory=dict)  # {} for a topology whose learner does not count them
     # name -> {mean_return_100, updates} of each policy of a run that trains several; {} of any other
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)

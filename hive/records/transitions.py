@@ -14,7 +14,7 @@ next observation is the row's observation. Without `environments` all rows are o
 instead, [T, B, ...]: T steps of B environments, as the replay buffer of Stable-Baselines3 has them.
 
 Other programs' names (ALIASES) are read too. `dones` of Stable-Baselines3 include interruptions, which `timeouts` tells
-apart. Names that are not listed here are not read.
+apart. Other names are not read.
 """
 
 from __future__ import annotations

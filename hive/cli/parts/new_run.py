@@ -37,10 +37,10 @@ from hive.runtime.run.folders import check_socket_paths
 
 
 def random_beginning(config: Config) -> str:
-    """Return a warning if what is given is not used at first, and no key says so; "" otherwise.
+    """Return a warning if the run begins with random actions, and no key says so; "" otherwise.
 
-    It is the policy of run.init_from, which then does not act, or the transitions of algorithm.replay_from, which no
-    update uses.
+    The policy of run.init_from does not act in these steps, and no update uses the transitions of
+    algorithm.replay_from.
     """
     given = isinstance(config.algorithm, ReplayConfig) and bool(config.algorithm.replay_from)
     if config.run.init_from is None:

@@ -45,6 +45,7 @@ def conclude(run: LiveRun, outcome: Outcome) -> None:
         updates=int(results.get("updates", 0)),
         update_counts={name: int(results[name]) for name in UPDATE_COUNTS if name in results},
         native_updates=int(results.get("native_updates", 0)),
+        given_steps=int(results.get("replay/given", 0)),
         rounds=ROUNDS[int(results["rounds"])] if "rounds" in results else "",
         episodes=int(results.get("episodes", 0)),
         mean_return_100=mean_return if math.isfinite(mean_return) else None,

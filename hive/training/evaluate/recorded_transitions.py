@@ -125,7 +125,7 @@ class _Play:
         self.done = place.stop
 
     def played(self) -> Played:
-        """Return what was made."""
+        """Return the transitions so far."""
         kept = slice(self.done)
         newest = successors(self.environments[kept]) < 0
         self.truncated[kept] |= (newest & (self.terminated[kept] == 0)).astype(np.uint8)
