@@ -146,7 +146,7 @@ class ReplayConfig(AlgorithmConfig):
     )
     given_weight: float = key(
         1.0,
-        "chance of a given transition to be drawn, relative to one of the run; with priorities, its first priority",
+        "how often a given transition is drawn beside one of the run; with priorities, its first priority",
         above=0,
         maximum=1,
         fixed="they entered the replay memory with it",

@@ -38,7 +38,6 @@ SPECIAL = {
         [[], [{"steps": 5, "options": {"a": 1}}, {"return": 2.5, "options": {"b": "c"}}]]
     ),
     "run.callbacks": st.sampled_from([[], ["a:B", {"name": "a:C", "most": 3}]]),
-    "run.stop_at_evaluation": st.none(),
     "run.stop_when_no_better": st.just(0),
     "run.stop_after_evaluations": st.just(1),
     "evaluation.best_by": st.just("mean_return"),
@@ -70,6 +69,7 @@ SPECIAL = {
 NEVER_SET = (
     *("env.action_mask", "env.start_limit_s"),
     *("run.topology", "run.replay_folder", "run.init_from", "run.update_hook", "run.stop_at_return"),
+    "run.stop_at_evaluation",
     "collection.helpers",
     *("network.module", "network.extractor", "network.value_middleware", "network.policy_head", "network.value_head"),
 )
@@ -182,7 +182,7 @@ def test_every_line_tells_its_origin() -> None:
     config = load_config("runs/x.toml", ["run.seed=7"], text=text)
     lines = render(config).splitlines()
     docs = {entry.name: entry.doc for entry in config.entries()}
-    assert lines[:12] == [
+    assert lines[:17] == [
         "[run]",
         f'name = "cartpole-single"            # default        {docs["run.name"]}',
         f'scheme = "single"                   # runs/x.toml:2  {docs["run.scheme"]}',
@@ -192,8 +192,13 @@ def test_every_line_tells_its_origin() -> None:
         f"# replay_folder is not set          # default        {docs['run.replay_folder']}",
         f"# init_from is not set              # default        {docs['run.init_from']}",
         f"# update_hook is not set            # default        {docs['run.update_hook']}",
+        f"callbacks = []                      # default        {docs['run.callbacks']}",
+        f"callback_limit_s = 60.0             # default        {docs['run.callback_limit_s']}",
         f"steps = 500_000                     # default        {docs['run.steps']}",
         f"# stop_at_return is not set         # default        {docs['run.stop_at_return']}",
+        f"# stop_at_evaluation is not set     # default        {docs['run.stop_at_evaluation']}",
+        f"stop_after_evaluations = 1          # default        {docs['run.stop_after_evaluations']}",
+        f"stop_when_no_better = 0             # default        {docs['run.stop_when_no_better']}",
         "",
     ]
     assert f"workers = 0                         # scheme single  {docs['collection.workers']}" in lines
@@ -209,7 +214,7 @@ def test_a_config_that_would_be_too_large_to_be_loaded_again_is_refused() -> Non
     text = '[env]\nid = "x"\noptions = {{x = "{}"}}'
     short, long = (load_config("a.toml", text=text.format("y" * length)) for length in (5, 64_000))
     assert resolved(short).decode() == render(short)
-    with pytest.raises(ConfigError, match=r"all its keys and comments has 7\d KiB, more than the 64 KiB") as caught:
+    with pytest.raises(ConfigError, match=r"all its keys and comments has 8\d KiB, more than the 64 KiB") as caught:
         resolved(long)
     assert caught.value.hint == "put long values and lists into a file, and give its path as the value"
 

@@ -186,7 +186,12 @@ class CallbackActor(Actor):
             self._name_lost = lambda: None  # type: ignore[method-assign]
 
     async def teardown(self) -> None:
-        """Call `on_end` of a run that is stopped from outside."""
+        """Call `on_end` of a run that is stopped from outside, and leave an object of another process."""
+        await self._end()
+        if isinstance(self.callback, ForwardingCallback):
+            self.callback.close()
+
+    async def _end(self) -> None:
         if self.has_ended or self.failed or not self.last or "on_end" not in self.entry.handlers:
             return
         data = {**self.last, "reason": "", "finished": False}

@@ -57,6 +57,10 @@ class Caller(ForwardingCallback):
             raise CallbackFailed(answer["error"])
         return Actions(answer["stop"], answer["log"], [(kind, name, value) for kind, name, value in answer["changes"]])
 
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
 
 class ObjectServer:
     """Calls objects for a run: a context manager. entries: what `run.callbacks` has in their place."""

@@ -26,6 +26,10 @@ class ForwardingCallback(ABC):
     def forward(self, kind: str, data: Mapping[str, Any], names: Sequence[str]) -> Actions:
         """Return what the callback asks for after an event."""
 
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the other process."""
+
 
 @dataclass
 class Answer:
