@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 
 from hive.algorithms.a2c import A2C
@@ -69,11 +70,13 @@ def make_algorithm(
 
     distribution: that of the environment's actions. workers: gradient workers that share a round. round_steps:
     environment steps in a round of the whole run. A user-defined algorithm is called with (config, distribution,
-    workers, **config.options). Raises TopologyError if it cannot be loaded or is no `Algorithm`.
+    workers, **config.options), and with round_steps=... if it or the class that it extends takes that. Raises
+    TopologyError if it cannot be loaded or is no `Algorithm`.
     """
     if is_reference(config.name):
         make: Callable[..., Algorithm | ReplayAlgorithm] = load_reference(config.name)
-        algorithm = make(config, distribution, workers, **config.options)
+        more = {"round_steps": round_steps} if _takes_round_steps(make) else {}
+        algorithm = make(config, distribution, workers, **{**more, **config.options})
         learns = "gradient" if isinstance(config, ReplayConfig) else "gradients"
         missing = [name for name in (*MEMBERS, learns) if not hasattr(algorithm, name)]
         if missing:
@@ -86,6 +89,23 @@ def make_algorithm(
         raise TypeError(f"no algorithm for {type(config).__name__}")
     make_built_in, takes = BUILT_IN[type(config)]
     return make_built_in(config, distribution, *(workers, round_steps)[:takes])
+
+
+def _takes_round_steps(make: Callable[..., object]) -> bool:
+    """Whether a class, or one that its constructor passes its arguments on to, has a parameter `round_steps`."""
+    for one in make.__mro__ if isinstance(make, type) else (make,):
+        own = vars(one).get("__init__") if isinstance(one, type) else one
+        if own is None or not callable(own):
+            continue
+        try:
+            parameters = inspect.signature(own).parameters
+        except (TypeError, ValueError):
+            return False
+        if "round_steps" in parameters:
+            return True
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            return False
+    return False
 
 
 def heads_of_algorithm(algorithm: Algorithm | ReplayAlgorithm) -> tuple[str | HeadParameters, ...]:

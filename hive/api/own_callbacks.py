@@ -22,7 +22,7 @@ class OwnCallbacks:
     """The objects among the callbacks of a call. keys: those of the run, with what stands for each object."""
 
     def __init__(self, keys: Mapping[str, Any], config: object = None) -> None:
-        """config: of the call, possibly a mapping of tables. Raises UsageError for an object that is no callback."""
+        """config: of the call, possibly a mapping of tables. Raises TopologyError for an object that is no callback."""
         self.keys = keys = dict(keys)
         tables = config.get("run") if isinstance(config, Mapping) else None
         if isinstance(tables, Mapping) and "callbacks" in tables and not any(name in keys for name in KEYS):
@@ -31,14 +31,10 @@ class OwnCallbacks:
         given = self._given()
         self._objects = [one for one in given if _is_object(one)]
         if self._objects:
-            from hive.training.callbacks.events import HANDLERS, handlers_of
+            from hive.training.callbacks.events import check_methods
 
             for one in self._objects:
-                if not handlers_of(one):
-                    raise UsageError(
-                        f"an object of type {type(one).__name__} is no callback: it has no {', '.join(HANDLERS)}",
-                        hint="hive.Callback documents the methods",
-                    )
+                check_methods(one, type(one).__name__)
 
     def _given(self) -> list[Any]:
         if self._name is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hive.envs.configured import (
     can_be_helped,
+    check_curriculum,
     check_evaluation,
     configured_spec,
     configured_vector,
@@ -59,6 +60,7 @@ __all__ = [
     "action_converter",
     "agents_text",
     "can_be_helped",
+    "check_curriculum",
     "check_evaluation",
     "choices_of",
     "configured_spec",

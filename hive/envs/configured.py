@@ -16,7 +16,7 @@ from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.reading_spaces import described_by_child
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.vector import VectorEnvironment, vector_of
-from hive.errors import ConfigError
+from hive.errors import ConfigError, HiveError
 from hive.runtime.process.user_code.throwaway import forks
 
 
@@ -82,6 +82,27 @@ def check_evaluation(config: Config, training: EnvironmentSpec) -> None:
                 f"the {what} of [env] and of [evaluation.env] differ in {differs}",
                 hint="evaluations need the spaces of training: set the wrappers and options that form them in both",
             )
+
+
+def check_curriculum(config: Config, training: EnvironmentSpec) -> None:
+    """Build the environment of each stage of env.curriculum once.
+
+    Raises ConfigError if it cannot be built, or if its observations or actions are not those of `training`.
+    """
+    options: dict[str, Any] = {}
+    for number, stage in enumerate(config.env.curriculum, start=1):
+        options |= stage["options"]
+        try:
+            spec = configured_spec(changed_env(config.env, options), config.start_limit_s)
+        except HiveError as error:
+            raise ConfigError(f"stage {number} of env.curriculum: {error}", hint=error.hint) from None
+        pairs = (("observations", training.observation, spec.observation), ("actions", training.action, spec.action))
+        for what, before, now in pairs:
+            if differs := spec_difference(before, now):
+                raise ConfigError(
+                    f"the {what} of [env] and of stage {number} of env.curriculum differ in {differs}",
+                    hint="stages need the spaces of the first one: declare the largest, and pad",
+                )
 
 
 def spec_difference(first: ObservationSpec | ActionSpec, second: ObservationSpec | ActionSpec) -> str:

@@ -70,6 +70,8 @@ from hive.training.schedule import Claim
 from hive.training.update.native_rounds import NativeRounds
 from hive.training.update.replica import Replica
 
+SHOWN = 60  # characters of an option in a line of the log
+
 
 class CollectorActor(Actor):
     """Collects one rollout after another, each with the behaviour version that the schedule names.
@@ -233,6 +235,9 @@ class CollectorActor(Actor):
         if self.schedule.barriers.last(sequence) != self.reset_round:
             self._reset_at_barrier(sequence)
         elif needs_new:
+            if self.source_number == 0 and self.values.options:
+                listed = ", ".join(f"{name} = {value!r}"[:SHOWN] for name, value in self.values.options.items())
+                self.note("changed", f"environments are made with {listed} from rollout {sequence:,} on")
             with self.status(START):
                 self.collector.rebuild(self._new_vector(), sequence)
         else:

@@ -22,6 +22,7 @@ from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig, is_refe
 from hive.envs import (
     EnvironmentSpec,
     VectorEnvironment,
+    check_curriculum,
     check_evaluation,
     configured_spec,
     configured_vector,
@@ -392,6 +393,7 @@ def environment_of(config: Config) -> EnvironmentSpec:
     seed_globals(stream_seed(config.run.seed, Purpose.describing, 0, 0))
     environment = configured_spec(config.env, config.start_limit_s)
     check_evaluation(config, environment)
+    check_curriculum(config, environment)
     return environment
 
 

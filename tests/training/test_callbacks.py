@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import hive
-from hive.errors import ActorFailed, ConfigError, UsageError
+from hive.errors import ActorFailed, ConfigError, TopologyError, UsageError
 from hive.records import list_checkpoints, read_jsonl
 from hive.training.callbacks.callback_actor import UserThread
 from hive.training.callbacks.changes import Changes, first_round
@@ -145,8 +145,20 @@ def test_an_object_is_called_in_this_process_and_gets_the_result() -> None:
     assert result.exact
 
 
+def test_a_method_that_is_never_called_is_refused() -> None:
+    class Other:
+        def on_rollout_end(self) -> None:
+            pass
+
+        def on_round(self, event: Any) -> None:
+            pass
+
+    with pytest.raises(TopologyError, match="`on_rollout_end`, which hive never calls"):
+        trained(Other())
+
+
 def test_an_object_without_a_method_is_refused() -> None:
-    with pytest.raises(UsageError, match="an object of type Empty is no callback"):
+    with pytest.raises(TopologyError, match="`Empty` has none of the methods"):
         hive.train("ppo", env="CartPole-v1", callbacks=[__import__("own_callbacks").Empty()])
 
 
@@ -258,6 +270,11 @@ def test_stages_of_a_curriculum_begin_by_steps_and_by_returns_of_the_stage_befor
         rule.on_round(event)
         found.append([change[1:] for change in event._actions.changes])
     assert found == [[], [("a", 1)], [], [("b", 2)], []]
+
+
+def test_a_stage_that_cannot_be_built_is_refused_before_the_run() -> None:
+    with pytest.raises(ConfigError, match=r"stage 1 of env.curriculum: .* unexpected keyword argument 'lenght'"):
+        trained(env={"curriculum": [{"steps": 32, "options": {"lenght": 8}}]})
 
 
 def test_a_curriculum_makes_environments_with_its_options() -> None:

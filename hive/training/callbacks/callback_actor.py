@@ -24,6 +24,7 @@ from hive.runtime.actor.error_location import named
 from hive.runtime.memory.status import WAIT_IN
 from hive.training.blueprint import Blueprint
 from hive.training.callbacks.calling import Answer, ForwardingCallback, call, checked, restore, state_of
+from hive.training.callbacks.events import check_methods
 from hive.training.callbacks.messages import ANSWER_BYTES, CallbackAnswer, CallbackEvents, Entry, entries_of
 from hive.training.collect.collector import seed_all_globals
 
@@ -97,12 +98,8 @@ class CallbackActor(Actor):
     @calls_user_code("run.callbacks")
     def _make_callback(self) -> Any:
         made = load_reference(self.entry.name)(**self.entry.arguments)
-        has_any = any(callable(getattr(made, name, None)) for name in self.entry.handlers)
-        if not (has_any or isinstance(made, ForwardingCallback)):
-            raise TopologyError(
-                f"the callback `{self.entry.name}` has none of the methods of a callback",
-                hint="define on_round, on_episode, on_evaluation or on_end (hive.Callback documents them)",
-            )
+        if not isinstance(made, ForwardingCallback):
+            check_methods(made, self.entry.name)
         return made
 
     async def run(self) -> None:

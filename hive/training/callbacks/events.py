@@ -18,7 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hive.errors import UsageError
+from hive.config.values import closest
+from hive.errors import TopologyError, UsageError
 from hive.plain_data import is_plain
 
 ATTRIBUTE, OPTION, KEY = "attribute", "option", "key"
@@ -194,6 +195,24 @@ def handlers_of(target: Any) -> tuple[str, ...]:
     if not isinstance(target, type) and callable(target) and not any(hasattr(target, name) for name in HANDLERS):
         return HANDLERS
     return tuple(name for name in HANDLERS if getattr(cls, name, None) not in (None, getattr(Callback, name)))
+
+
+def check_methods(target: Any, shown: str) -> None:
+    """Raise TopologyError for a callback without any method that is called, or with one that never is."""
+    cls = target if isinstance(target, type) else type(target)
+    if not isinstance(target, type) and callable(target):
+        return  # what a function makes is checked once it is made
+    unknown = [name for name in dir(cls) if name.startswith("on_") and name not in (*HANDLERS, "on_result")]
+    if unknown:
+        close = closest(unknown[0], HANDLERS)
+        raise TopologyError(
+            f"the callback `{shown}` has a method `{unknown[0]}`, which hive never calls",
+            hint=f"did you mean `{close}`? " * bool(close) + f"a callback may have {', '.join(HANDLERS)}",
+        )
+    if not handlers_of(target):
+        raise TopologyError(
+            f"the callback `{shown}` has none of the methods of a callback", hint=f"define {', '.join(HANDLERS)}"
+        )
 
 
 def event_of(kind: str, data: Mapping[str, Any], actions: Actions) -> CallbackEvent:

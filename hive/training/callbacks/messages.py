@@ -20,7 +20,7 @@ from hive.plain_data import LENGTH_BYTES, pack, unpack
 from hive.records import Checkpoint
 from hive.runtime import Layout, Message
 from hive.training.callbacks.changes import CHANGES_BYTES, Changes
-from hive.training.callbacks.events import handlers_of
+from hive.training.callbacks.events import check_methods, handlers_of
 from hive.training.callbacks.rules import rules_of
 
 STATE_BYTES = 1 << 18  # of the state of one callback: counters and thresholds are small, data belongs in files
@@ -104,6 +104,8 @@ def entries_of(config: Config) -> list[Entry]:
         arguments = {} if isinstance(one, str) else {key: value for key, value in one.items() if key != "name"}
         given = arguments.get("handlers")
         target = load_reference(name)
+        if given is None:
+            check_methods(target, name)
         found.append(Entry(name, arguments, tuple(given) if given is not None else handlers_of(target)))
     return found
 

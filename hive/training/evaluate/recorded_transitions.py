@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ def play_transitions(
         if policy is not None:
             check_spaces(policy, config.env.id, spec)
         seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
-        vector = configured_vector(config.env, min(envs, steps))
+        vector = configured_vector(replace(config.env, info=()), min(envs, steps))  # a file has no values of info
         try:
             if policy is not None and fitted_vector(vector, policy.observation) is not vector:
                 raise UsageError("the policy's observations have parts that those of the environment lack")

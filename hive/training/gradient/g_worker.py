@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hive.algorithms.algorithm import Algorithm, Gradients, Moments
 from hive.config.refusals import IN_SCRIPTS
-from hive.errors import TopologyError
+from hive.errors import NetworkError, TopologyError
 from hive.experience import Purpose, Rollout, stream
 from hive.gradients import ENV_STEPS, POLICY, Codec, clear, put_episodes
 from hive.learning import SharedTarget
@@ -79,6 +79,7 @@ class GWorker:
         self._noise: np.random.Generator | None = None  # random stream of the round in progress
         self._round: tuple[int, Gradients] | None = None  # round in progress and the gradients left of it
         self._rollouts: Sequence[Rollout] = ()  # rollouts of the round in progress
+        self._has_checked = type(self.algo).__module__.startswith("hive.")  # whether it ends where it says
 
     @classmethod
     def of_run(cls, blueprint: Blueprint, index_worker: int, status: Status | None = None) -> GWorker:
@@ -121,6 +122,8 @@ class GWorker:
                     request = self._round[1].send(moments)  # the algorithm runs to its next yield: one gradient
                 except StopIteration:  # it has finished, so this gradient has zero samples
                     request = None
+            if step == self.algo.gradients_per_round - 1 and not self._has_checked:
+                self._check_ended(self._round[1])
             if isinstance(request, Moments):
                 out["moments"][:] = request.count, request.total, request.squares
             if step == self.algo.gradients_per_round - 1:  # one normalization holds for a round
@@ -128,6 +131,21 @@ class GWorker:
                     observe(view, self.blueprint.environment.observation, out)
         if self.status:
             self.status.enter(self.status.runtime)
+
+    def _check_ended(self, gradients: Gradients) -> None:
+        """Raise TopologyError for an algorithm that would yield more gradients than it names, once."""
+        self._has_checked = True
+        try:
+            gradients.send(None)
+        except StopIteration:
+            return
+        except NetworkError:  # it computes one more, and no slot is open
+            pass
+        count = self.algo.gradients_per_round
+        raise TopologyError(
+            f"{type(self.algo).__name__} yields more than its gradients_per_round = {count}",
+            hint="count every yield of a round, also that of Moments",
+        )
 
     def described(self, sequence: int) -> Described | str | None:
         """Return gradient `sequence` and the later ones of its round for hive._native, or why `compute` makes them.
