@@ -35,7 +35,7 @@ The built-in trainer, for topologies that change it:
     Blueprint                                     its networks, layouts and environments
     CollectorActor                                the collector, to derive from
     RolloutReady, Gradient, Weights, OptimizerState, Metrics, CheckpointDue, Improved, EvaluationDue, Evaluation,
-    ReplayRows, ReplayLedger, ReplayFloor, ReplayPlan             its messages
+    EpisodesEnded, ReplayRows, ReplayLedger, ReplayFloor, ReplayPlan             its messages
     Rollout, Replay                               views of the arrays of a rollout, and of a replay memory
     Callback                                      the methods of a callback (`run.callbacks`), and what they receive:
     RoundEvent, EpisodeEvent, EvaluationEvent, EndEvent

@@ -68,6 +68,7 @@ from hive.training import CheckpointDue as CheckpointDue
 from hive.training import CollectorActor as CollectorActor
 from hive.training import EndEvent as EndEvent
 from hive.training import EpisodeEvent as EpisodeEvent
+from hive.training import EpisodesEnded as EpisodesEnded
 from hive.training import Evaluation as Evaluation
 from hive.training import EvaluationDue as EvaluationDue
 from hive.training import EvaluationEvent as EvaluationEvent

@@ -6,6 +6,7 @@
     ├─ TopologyError            2   a topology that cannot run: unconnected port, wrong type, too little memory
     ├─ EnvironmentMissing       2   an unknown environment, or its package is not installed
     ├─ EnvironmentFailed        1   an environment raised, or violated its contract (shape, NaN)
+    ├─ CallbackFailed           1   a callback of another process raised, or that process has ended
     ├─ NetworkError             1   a network that cannot be built or loaded
     ├─ NotFinite                1   NaN or infinity in training, and the config does not allow to continue
     ├─ ActorFailed              1   an actor failed; the text names it, the cause and its phase
@@ -31,6 +32,7 @@ from hive.printable import printable_lines
 __all__ = [
     "ActorFailed",
     "BadTransition",
+    "CallbackFailed",
     "ConfigError",
     "EnvironmentFailed",
     "EnvironmentMissing",

@@ -56,7 +56,7 @@ def unpack(data: bytes | memoryview) -> Any:
             max_array_len=MOST_ITEMS,
             max_map_len=MOST_ITEMS,
         )
-    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
+    except (ValueError, TypeError, LookupError, RecursionError, msgpack.UnpackException) as error:
         raise ValueError(f"these bytes are no plain data: {error}") from None
 
 

@@ -67,4 +67,6 @@ class OwnCallbacks:
 
 def _is_object(value: Any) -> bool:
     """Whether a callback is an object, not a reference, a table or what makes a callback."""
-    return not (isinstance(value, str | Mapping | type) or callable(value))
+    if isinstance(value, str | Mapping | type):
+        return False
+    return not callable(value) or any(hasattr(value, name) for name in ("on_round", "on_episode", "on_evaluation"))

@@ -308,9 +308,9 @@ def _call_back(
     first = CallbacksState.resumed(blueprint.resume).number
     if wanted.entries:
         callback = t.add(CallbackActor, group="callbacks", count=len(wanted.entries), blueprint=blueprint)
-        size = wanted.event_bytes(
-            blueprint.collectors * config.collection.rollout * blueprint.columns, len(config.env.info)
-        )
+        # The first event of a run with a replay memory has the episodes of its warm-up.
+        rows = blueprint.collectors * config.collection.rollout * blueprint.columns * (1 + (blueprint.warmup or 0))
+        size = wanted.event_bytes(rows, len(config.env.info))
         t.connect(learner.callback_events, callback.events, Board(size))
         t.connect(callback.answers, learner.callback_answers, Slots(answer_layout(), on_death="reoffer", first=first))
     t.connect(learner.callback_state, recorder.callback_state, Board(wanted.state_bytes))

@@ -17,6 +17,7 @@ from hive.training.gradient.gradient_slot import GradientSlot
 from hive.training.gradient.replay_worker import ReplayWorker, ReplayWorkerActor
 from hive.training.messages import (
     CheckpointDue,
+    EpisodesEnded,
     Evaluation,
     EvaluationDue,
     Gradient,
@@ -61,6 +62,7 @@ __all__ = [
     "EndEvent",
     "Episode",
     "EpisodeEvent",
+    "EpisodesEnded",
     "Evaluation",
     "EvaluationDue",
     "EvaluationEvent",

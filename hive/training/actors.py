@@ -58,7 +58,8 @@ from hive.records.run_warnings import GLOBAL_DRAWS, RUNNING_STATISTICS, WARNING
 from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.callbacks.changes import ChangedKeys, ChangesReader
-from hive.training.callbacks.messages import RunChanges, changes_at_start
+from hive.training.callbacks.messages import RunChanges
+from hive.training.callbacks.start import changes_at_start
 from hive.training.collect.collector import occasion_of, seed_all_globals
 from hive.training.gradient.devices import begin_device, pin
 from hive.training.gradient.g_worker import GWorker
@@ -100,7 +101,7 @@ class CollectorActor(Actor):
         self.helped: HelpedVector | None = None  # its environments, if they have helpers
         self.warned_of_draws = False
         self.may_help = True  # whether its environments may have helpers
-        self.changed = ChangesReader(self.changes, changes_at_start(blueprint.resume))
+        self.changed = ChangesReader(self.changes, changes_at_start(blueprint))
         self.values = self.changed.at(self.rollouts.produced)  # what callbacks have changed
         self.steps_single = False  # whether its environments are single ones because callbacks change attributes
         with self.status(START):
@@ -116,7 +117,9 @@ class CollectorActor(Actor):
     def vector(self) -> VectorEnvironment:
         """Return new environments, at the start and at every resume barrier. Subclasses may override."""
         if not (self.forked and self.may_help):
-            return configured_vector(self._env(), self.blueprint.config.collection.envs)
+            if self.steps_single:
+                return configured_vector(self._env(), self.blueprint.config.collection.envs)
+            return self.blueprint.vector(**self.values.options)
         if self.helped is not None:
             self.helped.helping.use(self.values.options)
             self.helped.make_environments()
@@ -241,7 +244,10 @@ class CollectorActor(Actor):
             with self.status(START):
                 self.collector.rebuild(self._new_vector(), sequence)
         else:
-            set_attributes(self.collector.vector, self.values.attributes)
+            known = {name: pack(value) for name, value in before.attributes.items()}
+            attributes = self.values.attributes
+            changed = {name: value for name, value in attributes.items() if known.get(name) != pack(value)}
+            set_attributes(self.collector.vector, changed)
 
     def _collect(self, slot: Slot, version: int) -> None:
         try:
@@ -316,9 +322,7 @@ class GradientWorkerActor(Actor):
         if blueprint.device is not None:
             begin_device(self, config, blueprint.device)
         self.worker = self.g_worker()
-        self.changed, self.changed_replica = (
-            ChangedKeys(self.changes, changes_at_start(blueprint.resume)) for _ in range(2)
-        )
+        self.changed, self.changed_replica = (ChangedKeys(self.changes, changes_at_start(blueprint)) for _ in range(2))
         self.replica = Replica(blueprint.learner(), blueprint.state.bytes) if config.gradients.decentralized else None
 
     @classmethod
@@ -348,7 +352,8 @@ class GradientWorkerActor(Actor):
                 barrier = barriers.last(number)
                 self.worker.clear_residual()
             share = [await self._claim(wanted) for wanted in self.schedule.collection.claims(number, first)]
-            self.changed.apply(number, cast(Configured, self.worker.algo))  # after the claim: its rollouts are later
+            if self.changed.connected:  # after the claim: its rollouts were made later
+                self.changed.apply(number, cast(Configured, self.worker.algo))
             self._pin(*(rollout.arrays["observations"] for rollout in share))
             sequence = await self._make_gradients(sequence, share)
             for rollout in share:  # only now: all gradients of the round read these rollouts in place

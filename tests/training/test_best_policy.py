@@ -42,7 +42,7 @@ class Collapsing(LearnerActor):
         if self.turn == COLLAPSE:
             update_parameter(self.learner, "learning_rate", 50.0)
         await super()._evaluate()
-        while self.evaluation_interval and self.weights.board.view.words.pinned(len(self.gradients.producers) + 1):
+        while self.evaluates and self.weights.board.view.words.pinned(len(self.gradients.producers) + 1):
             await asyncio.sleep(0)  # so that no evaluation is skipped
 
 
@@ -68,7 +68,7 @@ def test_a_policy_that_was_good_before_a_collapse_is_kept(tmp_path: Path, by: st
     assert outcome.results["mean_return_100"] < 0.8
     latest, best = hive.load(str(directory.path)), hive.load(str(directory.path), which="best")
     assert (share_right(latest), share_right(best)) == (0.5, 1.0)
-    assert best.mean_return == 1.0
+    assert best.value == 1.0
     facts = best_facts(directory)
     assert facts is not None
     assert (facts["by"], facts["mean_return"], facts["steps"]) == (by, 1.0, 32 * facts["updates"])
@@ -174,7 +174,7 @@ def test_a_predecessor_killed_between_writing_and_removing_leaves_the_better_one
     (fixture.directory.best / "000009").rename(fixture.directory.path / "older")
     replace_best(fixture.directory.best, 12, tensors={}, state={"mean_return": 6.0})
     (fixture.directory.path / "older").rename(fixture.directory.best / "000009")
-    assert fixture.writer().mean_return == 6.0
+    assert fixture.writer().value == 6.0
     assert fixture.offer(fixture.writer(), 15, 7.0) == (15, 7.0)
     assert [path.name for path in fixture.directory.best.iterdir()] == ["000015"]
 

@@ -49,22 +49,24 @@ class Pending:
     """The values of a vector's environments, and which environments do not have them yet."""
 
     def __init__(self) -> None:
-        self._values: dict[str, Any] = {}
-        self._versions: dict[int, int] = {}  # number of an environment -> how many calls of `set` it has seen
-        self._version = 0
+        self._values: dict[str, tuple[int, Any]] = {}  # name -> the call of `set` that has given it, and the value
+        self._seen: dict[int, int] = {}  # number of an environment -> how many calls of `set` it has seen
+        self._calls = 0
 
     def set(self, values: Mapping[str, Any]) -> None:
         """Give these values to each environment before its next reset."""
-        self._values = dict(values)
-        self._version += 1
+        self._calls += 1
+        self._values |= {name: (self._calls, value) for name, value in values.items()}
 
     def apply(self, index: int, environment: Any) -> None:
         """Give environment number `index`, which is about to be reset, what it does not have yet."""
-        if self._versions.get(index, 0) == self._version:
+        seen = self._seen.get(index, 0)
+        if seen == self._calls:
             return
-        self._versions[index] = self._version
-        for name, value in self._values.items():
-            set_attribute(environment, name, value)
+        self._seen[index] = self._calls
+        for name, (call, value) in self._values.items():
+            if call > seen:
+                set_attribute(environment, name, value)
 
 
 def set_attribute(environment: Any, name: str, value: Any) -> None:

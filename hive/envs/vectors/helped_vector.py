@@ -280,7 +280,7 @@ class HelpedVector:
 
     def set_attributes(self, values: Mapping[str, Any]) -> None:
         """Give every environment these values before its next reset."""
-        self._attributes = values
+        self._attributes = {**self._attributes, **values}
         if not self.alone:
             self._block.write_changes(self.helping.options, values)
             self._order(Order.change)

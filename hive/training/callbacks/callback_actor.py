@@ -17,7 +17,7 @@ from typing import Any
 from hive.config import calls_user_code, load_reference
 from hive.errors import HiveError, TopologyError
 from hive.experience import Purpose
-from hive.plain_data import read_content, unpack, write_content
+from hive.plain_data import pack, read_content, unpack, write_content
 from hive.records.run_warnings import CALLBACK_FAILED, WARNING
 from hive.runtime import START, Actor, SlotOutlet, Subscription
 from hive.runtime.actor.error_location import named
@@ -129,7 +129,9 @@ class CallbackActor(Actor):
     def _continue_from(self, state: bytes) -> None:
         """Continue from the state before the first event of this process, that of a predecessor or a checkpoint."""
         if state:
-            restore(self.callback, state)
+            self.failed = unpack(state).get("failed", "")
+        if state and not self.failed:
+            restore(self.callback, state, self.entry.arguments)
 
     async def _answer(self, number: int, event: Mapping[str, Any]) -> Answer:
         self.last = event["data"]
@@ -157,7 +159,7 @@ class CallbackActor(Actor):
 
     def _call(self, kind: str, data: Mapping[str, Any]) -> Answer:
         actions = call(self.callback, self.entry.handlers, kind, data, list(self.config.env.info))
-        state, self.lost = state_of(self.callback)
+        state, self.lost = state_of(self.callback, self.entry.arguments)
         return Answer(actions.stop, actions.log, checked(actions, self.config), state)
 
     def _drop(self, event: Mapping[str, Any], what: str, error: Exception | None = None) -> Answer:
@@ -172,7 +174,7 @@ class CallbackActor(Actor):
         steps = int(event["data"]["env_steps"])
         details = {"warning": CALLBACK_FAILED, "cause": self.failed, "advice": advice}
         self.note(WARNING, f"{CALLBACK_FAILED}: {self.failed}; {advice}", **details, steps=steps)
-        return Answer(failed=self.failed)
+        return Answer(state=pack({"failed": self.failed}))
 
     def _name_lost(self) -> None:
         """Say once which attributes a restart does not keep."""

@@ -72,6 +72,9 @@ class ObjectServer:
         self._address = str(Path(self._folder.name) / "callbacks")
         self._listening = socket.socket(socket.AF_UNIX)
         self._open: list[socket.socket] = []
+        # Of each object: the event that it has answered last, which a restarted Caller repeats, and the answer.
+        self._last: list[tuple[Any, dict[str, Any]]] = [(None, {})] * len(self._objects)
+        self._locks = [threading.Lock() for _ in self._objects]
 
     @property
     def entries(self) -> list[dict[str, Any]]:
@@ -106,18 +109,21 @@ class ObjectServer:
 
     def _serve(self, connection: socket.socket) -> None:
         """Answer the events of one callback until its process ends."""
-        with contextlib.suppress(OSError, ValueError, TypeError):
+        with connection, contextlib.suppress(OSError, ValueError, TypeError):
             token, number = _receive(connection)
-            if not secrets.compare_digest(str(token), self._token):
-                connection.close()
-                return
-            while True:
-                _send(connection, self._answer(self._objects[number], *_receive(connection)))
+            while secrets.compare_digest(str(token), self._token):
+                kind, data, names = _receive(connection)
+                with self._locks[number]:
+                    key, (last, answer) = (kind, data.get("event")), self._last[number]
+                    if key != last:
+                        answer = self._answer(self._objects[number], kind, data, names)
+                        self._last[number] = key, answer
+                _send(connection, answer)
 
     def _answer(self, one: Any, kind: str, data: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
         try:
             actions, error = call(one, handlers_of(one), kind, data, names), ""
-        except Exception as raised:
+        except BaseException as raised:  # also SystemExit, which would end this thread without a word
             actions, error = Actions(), " ".join(named(raised).split())
         return {"stop": actions.stop, "log": actions.log, "changes": [*map(list, actions.changes)], "error": error}
 

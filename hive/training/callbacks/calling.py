@@ -31,15 +31,17 @@ class ForwardingCallback(ABC):
         """Leave the other process."""
 
 
+COUNTS = ("env_steps", "updates", "seconds", "mean_return_100", "number_of_episodes")  # of all events
+
+
 @dataclass
 class Answer:
-    """What a callback does after one event. failed: why it is not called again; "" if it is."""
+    """What a callback does after one event. state: what it keeps, or why it is not called again; b"" as before."""
 
     stop: str | None = None
     log: dict[str, float] = field(default_factory=dict)
     changes: list[list[Any]] = field(default_factory=list)
     state: bytes = b""
-    failed: str = ""
 
     def packed(self) -> bytes:
         """Return the answer as bytes."""
@@ -85,7 +87,7 @@ def call(callback: Any, handlers: tuple[str, ...], kind: str, data: Mapping[str,
     actions = Actions()
     event = event_of(kind, data, actions)
     if kind == "round":
-        counts = {name: data[name] for name in ("env_steps", "updates", "seconds", "mean_return_100")}
+        counts = {name: data[name] for name in COUNTS}
         episodes = episodes_of(data, counts, names, actions)
         if "on_episode" in handlers:
             for episode in episodes:
@@ -111,27 +113,34 @@ def checked(actions: Actions, config: Config) -> list[list[Any]]:
     return [[kind, name, _number(value) if kind == KEY else value] for kind, name, value in actions.changes]
 
 
-def state_of(callback: Any) -> tuple[bytes, list[str]]:
+def state_of(callback: Any, arguments: Mapping[str, Any] | None = None) -> tuple[bytes, list[str]]:
     """Return the attributes of a callback that are plain data, packed, and the names of the others.
 
+    arguments: of its constructor, which a resumed run may change. A rule of hive's names what it keeps in `kept`.
     Raises UsageError if they need more than STATE_BYTES.
     """
     if isinstance(callback, ForwardingCallback):  # the other process keeps it
         return b"", []
     attributes = getattr(callback, "__dict__", {})
-    kept = {name: value for name, value in attributes.items() if is_plain(value)}
-    packed = pack(kept)
+    names = getattr(callback, "kept", attributes)
+    kept = {name: value for name, value in attributes.items() if name in names and is_plain(value)}
+    packed = pack({"attributes": kept, "arguments": dict(arguments or {})})
     if len(packed) > STATE_BYTES:
         raise UsageError(
             f"its attributes need {len(packed) >> 10} KiB in each checkpoint, more than {STATE_BYTES >> 10}",
             hint="keep large data in a file, or in an object that is no plain data",
         )
-    return packed, [name for name in attributes if name not in kept]
+    return packed, [name for name in names if name not in kept]
 
 
-def restore(callback: Any, state: bytes) -> None:
-    """Give a callback the attributes of `state`."""
-    vars(callback).update(unpack(state))
+def restore(callback: Any, state: bytes, arguments: Mapping[str, Any] | None = None) -> None:
+    """Give a callback the attributes of `state`, but those of the name of an argument that has another value now."""
+    found = unpack(state)
+    before, now = found["arguments"], dict(arguments or {})
+    changed = {name for name in {*before, *now} if pack(before.get(name)) != pack(now.get(name))}
+    for name, value in found["attributes"].items():
+        if name not in changed:
+            setattr(callback, name, value)
 
 
 def _number(value: Any) -> Any:

@@ -141,6 +141,11 @@ class ChangedKeys:
         self._seen: Values | None = None
         self._keys: dict[str, Any] = {}
 
+    @property
+    def connected(self) -> bool:
+        """Whether the run can have changes."""
+        return self._reader.connected
+
     def apply(self, number: int, algorithm: Configured) -> bool:
         """Use the keys that hold in round `number`; return whether any has changed."""
         values = self._reader.at(number)

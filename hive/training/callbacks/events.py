@@ -129,6 +129,8 @@ class CallbackEvent:
         A wrong name or value makes this callback fail.
         """
         _check_name(name, "key")
+        if not is_plain(value):
+            raise UsageError(f"the value of `{name}` is of type {type(value).__name__}, not a number or text")
         self._actions.changes.append((KEY, name, value))
 
 

@@ -19,7 +19,7 @@ from hive.config import Config, load_reference
 from hive.plain_data import LENGTH_BYTES, pack, unpack
 from hive.records import Checkpoint
 from hive.runtime import Layout, Message
-from hive.training.callbacks.changes import CHANGES_BYTES, Changes
+from hive.training.callbacks.changes import CHANGES_BYTES
 from hive.training.callbacks.events import check_methods, handlers_of
 from hive.training.callbacks.rules import rules_of
 
@@ -74,11 +74,12 @@ class CallbacksState:
 
     @classmethod
     def resumed(cls, checkpoint: Checkpoint | None) -> CallbacksState:
-        """Return the state in a checkpoint, or the first one. A run that a callback has ended goes on when resumed."""
+        """Return the state in a checkpoint, or the first one. What has ended the run, and what failed, is left out."""
         if checkpoint is None or not checkpoint.state.get(PART):
             return cls()
         state = cls.of(checkpoint.part(PART))
         state.stop = None
+        state.states = {name: kept for name, kept in state.states.items() if "failed" not in unpack(kept)}
         return state
 
 
@@ -158,8 +159,3 @@ class Wanted:
 def answer_layout() -> Layout:
     """Return the layout of an answer: its bytes, with their number before them."""
     return Layout({"content": ("uint8", (LENGTH_BYTES + ANSWER_BYTES,))})
-
-
-def changes_at_start(checkpoint: Checkpoint | None) -> Changes:
-    """Return the changes that hold when a run begins."""
-    return Changes(CallbacksState.resumed(checkpoint).changes)

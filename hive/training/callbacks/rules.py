@@ -19,6 +19,8 @@ from hive.training.update.learner import RETURNS_KEPT
 class StopAtEvaluation(Callback):
     """Ends the run once `times` successive evaluations have reached `goal`."""
 
+    kept = ("reached",)
+
     def __init__(self, goal: float, times: int, what: str) -> None:
         self.goal, self.times, self.what = goal, times, what
         self.reached = 0  # successive evaluations
@@ -33,6 +35,8 @@ class StopAtEvaluation(Callback):
 
 class StopWhenNoBetter(Callback):
     """Ends the run once `times` successive evaluations have not been better than the best before them."""
+
+    kept = ("worse",)
 
     def __init__(self, times: int, what: str) -> None:
         self.times, self.what = times, what
@@ -49,19 +53,26 @@ class Curriculum(Callback):
     """Makes environments with other options once a stage begins. stages: as env.curriculum.
 
     A stage begins at its number of steps, or once the mean of 100 returns of the stage before reaches its return.
+    delay: rounds until the environments have the options of a stage.
     """
 
-    def __init__(self, stages: Sequence[Mapping[str, Any]]) -> None:
+    kept = ("stage", "episodes", "begins")
+
+    def __init__(self, stages: Sequence[Mapping[str, Any]], delay: int = 0) -> None:
         self.stages = stages
+        self.delay = delay
         self.stage = 0  # how many have begun
-        self.episodes = 0  # of all training, when the last stage began
+        self.begins = 0  # rounds after which all episodes are those of the last stage
+        self.episodes = 0  # of all training, at that time
 
     def on_round(self, event: RoundEvent) -> None:
         """Begin the next stage if it is due."""
+        if event.number <= self.begins:
+            self.episodes = event.number_of_episodes
         while self.stage < len(self.stages) and self._is_due(self.stages[self.stage], event):
             event.env.options(**self.stages[self.stage]["options"])
             self.stage += 1
-            self.episodes = event.number_of_episodes
+            self.begins, self.episodes = event.number + self.delay, event.number_of_episodes
         event.log({"curriculum/stage": self.stage})
 
     def _is_due(self, stage: Mapping[str, Any], event: RoundEvent) -> bool:
@@ -80,7 +91,9 @@ def rules_of(config: Config) -> dict[str, Callback]:
     if run.stop_when_no_better:
         rules["run.stop_when_no_better"] = StopWhenNoBetter(run.stop_when_no_better, what)
     if config.env.curriculum:
-        rules["env.curriculum"] = Curriculum(config.env.curriculum)
+        rules["env.curriculum"] = Curriculum(
+            config.env.curriculum, config.collection.max_lag + config.collection.broadcast_interval - 1
+        )
     return rules
 
 

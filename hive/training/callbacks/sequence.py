@@ -23,9 +23,12 @@ from hive.training.callbacks.changes import Changes, first_round
 from hive.training.callbacks.events import Actions
 from hive.training.callbacks.messages import CallbacksState, Wanted
 from hive.training.callbacks.rules import rules_of
+from hive.training.callbacks.start import state_at_start
 from hive.training.messages import EpisodesEnded, Evaluation
 from hive.training.record.best_policy import value_of
 from hive.training.resume_barriers import ResumeBarriers
+
+KEPT_ROUNDS = 2  # whose turns a replica of the learner may still have to make (hive.training.update.replica)
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class CallbackSequence:
         self.learner = learner
         self.counts = counts
         self.log = log
-        self.state = CallbacksState.resumed(blueprint.resume)
+        self.state = state_at_start(blueprint)
         self.rules = rules_of(self.config)
         self.keys: dict[str, Any] = {}  # changed keys of [algorithm] that the learner has
 
@@ -132,7 +135,8 @@ class CallbackSequence:
 
     async def _follow(self, kind: str, data: dict[str, Any], turn: int, rounds: int) -> None:
         state = self.state
-        first = first_round(self.barriers, rounds, self.config.gradients.max_lag)
+        begun = rounds + (not self.barriers.ends_round(turn))  # a change within a round follows it
+        first = first_round(self.barriers, begun, self.config.gradients.max_lag)
         answers = self._of_rules(kind, data)
         slots = await self._ask(kind, data)
         for producer, slot in slots:
@@ -146,7 +150,7 @@ class CallbackSequence:
             state.stop = state.stop or answer.stop
             for change, key, value in answer.changes:
                 changes.add(first, change, key, value)
-        changes.forget_before(rounds)
+        changes.forget_before(rounds - KEPT_ROUNDS - self.config.gradients.max_lag)
         state.changes = [list(one) for one in changes.changes]
         state.number += 1
         if kind == "round":
@@ -169,7 +173,7 @@ class CallbackSequence:
             return []
         number, board = self.state.number, self.ports.events.board
         if board.latest < number:
-            content = pack({"kind": kind, "data": data, "states": self.state.states})
+            content = pack({"kind": kind, "data": {**data, "event": number}, "states": self.state.states})
             write_content(content, board.begin())
             board.publish(number)
         return [

@@ -29,7 +29,8 @@ from hive.runtime.memory.segments import Arrays
 from hive.training.actors import NanDumps, gradient_worker_bytes
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.callbacks.changes import ChangedKeys
-from hive.training.callbacks.messages import RunChanges, changes_at_start
+from hive.training.callbacks.messages import RunChanges
+from hive.training.callbacks.start import changes_at_start
 from hive.training.gradient.devices import begin_device, pin, seed_forward
 from hive.training.gradient.gradient_slot import GradientSlot
 from hive.training.messages import Gradient, ReplayPlan, ReplayRows, Weights
@@ -140,7 +141,7 @@ class ReplayWorkerActor(Actor):
         self.importance_exponent = blueprint.replay.config.loss_exponent
         self.plan_views = CachedViews(blueprint.plan_layout)
         self.worker.slot.on_not_finite = NanDumps(self, directory)
-        self.changed = ChangedKeys(self.changes, changes_at_start(blueprint.resume))
+        self.changed = ChangedKeys(self.changes, changes_at_start(blueprint))
 
     @classmethod
     def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
@@ -178,8 +179,10 @@ class ReplayWorkerActor(Actor):
 
     def _use_changes(self, gradient: int) -> None:
         """Use the keys that callbacks have changed for the round of a gradient."""
-        if self.changed.apply(self.schedule.barriers.round_of(gradient), cast(Configured, self.worker.algo)):
-            self.importance_exponent = self.worker.algo.config.importance_exponent
+        if self.changed.connected and self.changed.apply(
+            self.schedule.barriers.round_of(gradient), cast(Configured, self.worker.algo)
+        ):
+            self.importance_exponent = self.worker.algo.config.loss_exponent
 
     @endpoint
     async def update_algorithm_parameter(self, name: str, value: object) -> None:

@@ -156,7 +156,8 @@ class LearnerActor(Actor):
         self.turn = optimizer_state.latest
         self.goal = shared_goal(self, in_order=not self.config.asynchronous)
         self._meet_worker()
-        self._publish_behaviour([])
+        if self.callbacks is None or self.behaviour.board.latest < 0:
+            self._publish_behaviour([])
         self._update_totals()
         # The rates of a restarted learner are those since its start.
         self.report.reported_s, self.report.reported_steps = self.totals["train_s"], self.totals["env_steps"]
@@ -195,7 +196,8 @@ class LearnerActor(Actor):
 
     async def run(self) -> None:
         await self._retire_applied()
-        self._publish_behaviour([])  # the gradients just retired may have been the last of a round
+        if self.callbacks is None:  # else what holds from the next round on may not be known yet
+            self._publish_behaviour([])  # the gradients just retired may have been the last of a round
         training = self._train()
         stop_reason = await (training if self.goal is None else self.goal.until_over(training))
         self._check_updates()
@@ -210,6 +212,7 @@ class LearnerActor(Actor):
         """Make turns until the run has reached its goal; return why it has."""
         claimed: list[Slot] = []
         await self._call_back()  # a predecessor may have been killed after a turn and before what follows it
+        self._publish_behaviour([])
         stop_reason = await self._ends()
         while stop_reason is None:
             made = await self._turns_natively(claimed)

@@ -119,7 +119,8 @@ class ReplayLearnerActor(LearnerActor):
         )
         ended = self._ledger()["counters"].item(Count.episodes) != self.handed_episodes
         # Native code calls no callbacks, does not count steps of several agents, and appends every rollout.
-        followed = self.callbacks is not None and self.blueprint.wanted.rounds
+        wanted = self.blueprint.wanted
+        followed = self.callbacks is not None and (wanted.rounds or bool(wanted.entries))
         uncounted = self.goal is not None or self.blueprint.environment.agents or not self.replay.keeps_steps
         if not steady or ended or self.saves.late or followed or uncounted:
             return None
