@@ -38,8 +38,6 @@ SPECIAL = {
         [[], [{"steps": 5, "options": {"a": 1}}, {"return": 2.5, "options": {"b": "c"}}]]
     ),
     "run.callbacks": st.sampled_from([[], ["a:B", {"name": "a:C", "most": 3}]]),
-    "run.stop_when_no_better": st.just(0),
-    "run.stop_after_evaluations": st.just(1),
     "evaluation.best_by": st.just("mean_return"),
     "env.action_mask": st.sampled_from(["info", "allowed actions"]),
     "env.vector": st.just("auto"),
@@ -74,6 +72,7 @@ NEVER_SET = (
     *("network.module", "network.extractor", "network.value_middleware", "network.policy_head", "network.value_head"),
 )
 RULED = {
+    *("run.stop_at_evaluation", "run.stop_when_no_better", "run.stop_after_evaluations"),
     *("network.module", "network.policy_head", "network.value_head", "network.initialization", "network.memory"),
     *("network.extractor", "network.extractor_options", "network.value_middleware"),
     *("network.action_distribution", "network.noise_steps", "network.noisy_deviation"),

@@ -31,7 +31,7 @@ SECTIONS = dict(re.findall(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | r
 REPLAY = ReplaySize(sources=2, envs=2, steps=4, kept=16, rounds_ahead=1, stack=3, n_step=1, workers=2, batch=8)
 ENV = '[env]\nid = "CartPole-v1"\n'
 VARIANTS = (
-    ["evaluation.every={updates=5}"],
+    ["evaluation.every={updates=5}", 'record.sinks=["jsonl", "episodes"]'],
     ["gradients.decentralized=true", "gradients.workers=2"],
     ["collection.communication=asynchronous", "gradients.communication=asynchronous"],
     ["run.scheme=dqn"],

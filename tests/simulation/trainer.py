@@ -298,6 +298,7 @@ class SimulatedBlueprint(Blueprint):
         self._algorithm = _Algorithm(per_round, moments)
         self._count_rounds()
         self._count_gradients(cast(Any, self._algorithm))
+        self.distribution = cast(Any, None)  # its actors draw no actions
         network = _network()
         self.codec = PLAIN
         self.flat = InitialWeights(network, lambda: FlatParameters(network))

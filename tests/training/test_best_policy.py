@@ -68,7 +68,7 @@ def test_a_policy_that_was_good_before_a_collapse_is_kept(tmp_path: Path, by: st
     assert outcome.results["mean_return_100"] < 0.8
     latest, best = hive.load(str(directory.path)), hive.load(str(directory.path), which="best")
     assert (share_right(latest), share_right(best)) == (0.5, 1.0)
-    assert best.value == 1.0
+    assert best.mean_return == 1.0
     facts = best_facts(directory)
     assert facts is not None
     assert (facts["by"], facts["mean_return"], facts["steps"]) == (by, 1.0, 32 * facts["updates"])

@@ -262,14 +262,15 @@ class Progress:
 
 
 def test_stages_of_a_curriculum_begin_by_steps_and_by_returns_of_the_stage_before() -> None:
-    rule = Curriculum([{"steps": 100, "options": {"a": 1}}, {"return": 5, "options": {"b": 2}}])
+    """Its options hold from the second round after it on, so 120 episodes of round 3 are of the stage before."""
+    rule = Curriculum([{"steps": 100, "options": {"a": 1}}, {"return": 5, "options": {"b": 2}}], delay=1)
     found = []
-    for steps, episodes, mean in ((90, 500, 9.0), (100, 550, 9.0), (200, 649, 9.0), (300, 650, 9.0), (400, 900, 9.0)):
-        counts = {**COUNTS, "env_steps": steps, "number_of_episodes": episodes, "mean_return_100": mean}
-        event = RoundEvent(number=1, **counts)
+    for number, (steps, episodes) in enumerate(((90, 500), (100, 550), (200, 670), (250, 769), (300, 770)), start=1):
+        counts = {**COUNTS, "env_steps": steps, "number_of_episodes": episodes, "mean_return_100": 9.0}
+        event = RoundEvent(number=number, **counts)
         rule.on_round(event)
         found.append([change[1:] for change in event._actions.changes])
-    assert found == [[], [("a", 1)], [], [("b", 2)], []]
+    assert found == [[], [("a", 1)], [], [], [("b", 2)]]
 
 
 def test_a_stage_that_cannot_be_built_is_refused_before_the_run() -> None:

@@ -69,7 +69,7 @@ def admitted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[float, ...]]]:
     """The episodes that the learner of each run lists: number, return, length, column, updates, steps and a value."""
-    monkeypatch.setattr(Blueprint, "lists_episodes", True)
+    monkeypatch.setattr(Blueprint, "records_episodes", True)
     found: list[list[tuple[float, ...]]] = []
     make, add = EndedEpisodes.__init__, EndedEpisodes.of_arrays
 
