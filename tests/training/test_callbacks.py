@@ -310,5 +310,6 @@ def test_evaluations_by_steps_are_at_ends_of_rounds(steps: int, turns: list[int]
     barriers = ResumeBarriers(0, per_round=2, per_turn=1, interval=1, lag=0)
     schedule = EvaluationSchedule(barriers, steps=steps, round_steps=60)
     assert [turn for turn in range(11) if schedule.is_due(turn)] == turns
+    assert f"every {steps} steps, and made at the end of that round of 60 steps" in schedule.rounding
     for turn in range(10):
         assert turn + schedule.until_next(turn) == next(due for due in [*turns, 99] if due > turn)

@@ -42,6 +42,14 @@ class EvaluationSchedule:
         """Whether there are evaluations."""
         return self.updates > 0 or self.steps > 0
 
+    @property
+    def rounding(self) -> str:
+        """How multiples of `steps` are rounded; "" if they are ends of rounds, or not used."""
+        if not self.steps or self.steps * self.shares % self.round_steps == 0:
+            return ""
+        each = self.round_steps / self.shares
+        return f"evaluations are due every {self.steps:,} steps, and made at the end of that round of {each:,.0f} steps"
+
     def is_due(self, turn: int) -> bool:
         """Return whether the weights of this turn are evaluated."""
         if not turn or not self.has_any:

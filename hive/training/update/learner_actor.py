@@ -155,6 +155,8 @@ class LearnerActor(Actor):
             weights.notify()
         self.turn = optimizer_state.latest
         self.goal = shared_goal(self, in_order=not self.config.asynchronous)
+        if self.incarnation == 0 and self.evaluates and (text := self.evaluated.rounding):
+            self.note("evaluations", text)
         self._meet_worker()
         if self.callbacks is None or self.behaviour.board.latest < 0:
             self._publish_behaviour([])
