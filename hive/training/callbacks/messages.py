@@ -39,16 +39,16 @@ class CallbackAnswer(Message):
 
 
 class CallbackState(Message):
-    """learner -> recorder. What all callbacks have done so far, packed; the version counts events."""
+    """learner -> recorder. The state after all events so far, packed; the version counts events."""
 
 
 class RunChanges(Message):
-    """learner -> collectors and gradient workers. What callbacks have changed, packed."""
+    """learner -> collectors and gradient workers. All changes by callbacks that still matter, packed."""
 
 
 @dataclass
 class CallbacksState:
-    """What has followed from all events so far.
+    """The state of callbacks after all events so far.
 
     number: of the next event. turn, evaluated: the last turns after which a round and an evaluation were handled. best:
     the highest value of an evaluation. states: the packed state of each callback, by its name. stop: why the run ends.
@@ -113,7 +113,7 @@ def entries_of(config: Config) -> list[Entry]:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which events the callbacks and rules of a run want, and what they may do."""
+    """The events that the callbacks and rules of a run handle, and whether they may change it."""
 
     entries: tuple[Entry, ...]
     rules: tuple[str, ...]

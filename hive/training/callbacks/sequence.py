@@ -190,7 +190,7 @@ class CallbackSequence:
         return f"{producer} {self.wanted.entries[producer].name}"
 
     def _publish(self) -> None:
-        """Publish the state, and what it has changed, which must be seen before the next behaviour policy."""
+        """Publish the state and its changes. Collectors must see the changes before the next behaviour policy."""
         if self.ports.changes.connected:
             board, content = self.ports.changes.board, Changes(self.state.changes).packed()
             if board.latest < 0 or read_content(board.read(board.latest)) != content:

@@ -1,4 +1,4 @@
-"""What callbacks have done when a run begins: what its checkpoint says, in the numbers of this run's rounds."""
+"""Computes the state of callbacks at the start of a run: that of its checkpoint, with the numbers of this run's rounds."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class LearnerActor(Actor):
         return blueprint_in(parameters, lambda b: b.flat.parameter_bytes + b.flat.block_bytes)
 
     def _callbacks(self) -> CallbackSequence | None:
-        """Return what has callbacks follow the run; None without callbacks."""
+        """Return the sequence of callbacks; None without callbacks."""
         if not self.callback_state.connected:
             return None
         ports = CallbackPorts(self.callback_events, self.callback_answers, self.callback_state, self.changes)
