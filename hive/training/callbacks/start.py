@@ -1,4 +1,4 @@
-"""Computes the state of callbacks at the start of a run: that of its checkpoint, with the numbers of this run's rounds."""
+"""Computes the state of callbacks at the start of a run: that of its checkpoint, with this run's numbers of rounds."""
 
 from __future__ import annotations
 
