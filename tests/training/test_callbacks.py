@@ -13,6 +13,7 @@ import pytest
 
 import hive
 from hive.errors import ActorFailed, ConfigError, TopologyError, UsageError
+from hive.integrations.optuna import Pruning
 from hive.records import list_checkpoints, read_jsonl
 from hive.training.callbacks.callback_actor import UserThread
 from hive.training.callbacks.changes import Changes, first_round
@@ -299,6 +300,42 @@ def test_a_curriculum_makes_environments_with_its_options() -> None:
 def test_keys_that_do_not_fit_are_refused(sets: list[str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         hive.load_config("x.toml", sets, text='[env]\nid = "CartPole-v1"\n')
+
+
+# --- Optuna
+
+
+class Trial:
+    """Prunes at the second report."""
+
+    def __init__(self) -> None:
+        self.reports: list[tuple[float, int]] = []
+
+    def report(self, value: float, step: int) -> None:
+        self.reports.append((value, step))
+
+    def should_prune(self) -> bool:
+        return len(self.reports) == 2
+
+
+def test_pruning_reports_evaluations_and_ends_the_run() -> None:
+    pruning = Pruning(Trial())
+    events = [EvaluationEvent(**{**evaluated(2.0)[0].__dict__, "env_steps": steps}) for steps in (10, 20)]
+    for event in events:
+        pruning.on_evaluation(event)
+    assert handlers_of(pruning) == ("on_evaluation",)
+    assert pruning.trial.reports == [(2.0, 10), (2.0, 20)]
+    assert events[1]._actions.stop == "pruned by Optuna at 20 steps"
+
+
+def test_pruning_by_returns_reports_now_and_then() -> None:
+    pruning = Pruning(Trial(), metric="return", every=100)
+    for steps in (50, 120, 180):
+        pruning.on_round(RoundEvent(number=1, **{**COUNTS, "env_steps": steps, "mean_return_100": 3.0}))
+    assert handlers_of(pruning) == ("on_round",)
+    assert pruning.trial.reports == [(3.0, 120)]
+    with pytest.raises(UsageError, match="unknown metric `loss`"):
+        Pruning(Trial(), metric="loss")
 
 
 # --- when
