@@ -59,11 +59,16 @@ def _evaluation_breach(envs: int, episodes: int) -> str:
     return "{0} leaves some environments without an episode" if envs > episodes else ""
 
 
+NO_EVALUATIONS = "there are no evaluations: set evaluation.every, for example to {{ steps = 10_000 }}"
+
+
 def _stop_breach(goal: float | None, every: Mapping[str, Any]) -> str:
-    """Require evaluations for what is judged by them."""
-    if goal and not every:
-        return "there are no evaluations: set evaluation.every, for example to {{ steps = 10_000 }}"
-    return ""
+    """Require evaluations where a goal of them is set, which may be 0."""
+    return NO_EVALUATIONS if goal is not None and not every else ""
+
+
+def _no_better_breach(times: int, every: Mapping[str, Any]) -> str:
+    return NO_EVALUATIONS if times and not every else ""
 
 
 def _times_breach(times: int, goal: float | None) -> str:
@@ -84,7 +89,7 @@ def _curriculum_breach(stages: tuple[Any, ...], hosts: tuple[str, ...]) -> str:
 
 def _videos_breach(videos: int, every: Mapping[str, Any], episodes: int) -> str:
     if videos and not every:
-        return "there are no evaluations: set evaluation.every, for example to {{ steps = 10_000 }}"
+        return NO_EVALUATIONS
     return "{1} is less" if videos > episodes else ""
 
 
@@ -263,7 +268,7 @@ RULES = (
     Rule("evaluation.best_by", ("env.info", "evaluation.env"), _best_by_breach),
     Rule("run.stop_at_evaluation", ("evaluation.every",), _stop_breach),
     Rule("run.stop_after_evaluations", ("run.stop_at_evaluation",), _times_breach),
-    Rule("run.stop_when_no_better", ("evaluation.every",), _stop_breach),
+    Rule("run.stop_when_no_better", ("evaluation.every",), _no_better_breach),
     Rule("env.curriculum", ("collection.hosts",), _curriculum_breach),
     Rule("evaluation.videos", ("evaluation.every", "evaluation.episodes"), _videos_breach),
     Rule("evaluation.keep_videos", ("evaluation.videos",), _keep_videos_breach),

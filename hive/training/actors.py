@@ -229,15 +229,13 @@ class CollectorActor(Actor):
     def _change(self, sequence: int) -> None:
         """Use what callbacks have changed for this rollout. The policy that it is made with was published later."""
         before, self.values = self.values, self.changed.at(sequence)
-        if self.values is before:
-            self._reset_at_barrier(sequence)
+        if self.values is before or self.schedule.barriers.last(sequence) != self.reset_round:
+            self._reset_at_barrier(sequence)  # new environments have all values
             return
         needs_new = pack(before.options) != pack(self.values.options) or (
             self.values.attributes and not takes_attributes(self.collector.vector)
         )
-        if self.schedule.barriers.last(sequence) != self.reset_round:
-            self._reset_at_barrier(sequence)
-        elif needs_new:
+        if needs_new:
             if self.source_number == 0 and self.values.options:
                 listed = ", ".join(f"{name} = {value!r}"[:SHOWN] for name, value in self.values.options.items())
                 self.note("changed", f"environments are made with {listed} from rollout {sequence:,} on")

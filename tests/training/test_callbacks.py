@@ -289,7 +289,8 @@ def test_a_curriculum_makes_environments_with_its_options() -> None:
 @pytest.mark.parametrize(
     ("sets", "text"),
     [
-        (["run.stop_at_evaluation=3"], "there are no evaluations"),
+        (["run.stop_at_evaluation=0"], "there are no evaluations"),
+        (["run.stop_when_no_better=3"], "there are no evaluations"),
         (["run.stop_after_evaluations=3"], "run.stop_at_evaluation"),
         (['evaluation.best_by="info/success"'], "success"),
         (["env.curriculum=[{steps = 3}]"], "an array of"),

@@ -56,8 +56,8 @@ class Episode(NamedTuple):
 
     number: int
     steps: int  # environment steps of the run when it was counted, at the end of its round
-    updates: int  # of the run, as are seconds of training time
-    seconds: float
+    updates: int  # of the run at that time
+    seconds: float  # of training at that time
     environment: int
     agent: str | None  # None: the only one
     episode_return: float  # sum of its rewards

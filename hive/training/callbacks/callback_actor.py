@@ -1,9 +1,9 @@
-"""The actor of one callback: gets one event after another, calls the user's methods, and answers.
+"""The actor of one callback: it receives one event after another, calls the user's methods, and answers.
 
 The methods run in a thread of their own, so that the process can still be stopped, asked for its stack, and take the
 limit of `run.callback_limit_s`. In a run `inline` they run in its only thread, where breakpoints work. A callback that
-raises, takes longer or asks for what cannot be is not called again: the run goes on without it, says so once, and is
-not exact. With `supervision.strict` the run fails instead.
+raises, takes longer or asks for something invalid is not called again: the run continues without it, logs one warning,
+and is not exact. With `supervision.strict` the run fails instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hive.runtime.memory.status import WAIT_IN
 from hive.training.blueprint import Blueprint
 from hive.training.callbacks.calling import Answer, ForwardingCallback, call, checked, restore, state_of
 from hive.training.callbacks.events import check_methods
-from hive.training.callbacks.messages import ANSWER_BYTES, CallbackAnswer, CallbackEvents, Entry, entries_of
+from hive.training.callbacks.messages import ANSWER_BYTES, CallbackAnswer, CallbackEvents, Entry, entries_of, state_key
 from hive.training.collect.collector import seed_all_globals
 
 END_LIMIT_S = 5.0  # of `on_end` where a run is stopped: within the time that a stop may take (supervision.drain_s)
@@ -198,11 +198,6 @@ class CallbackActor(Actor):
             await self._run(lambda: self._call("end", data), END_LIMIT_S)
         except Exception as error:
             self.log.warning("on_end of `%s`: %s", self.entry.name, _text(error))
-
-
-def state_key(index: int, entry: Entry) -> str:
-    """Return the name under which the state of a callback is kept."""
-    return f"{index} {entry.name}"
 
 
 def _text(error: Exception) -> str:

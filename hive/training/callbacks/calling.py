@@ -1,4 +1,4 @@
-"""Calls one callback, a user's or hive's own, with one event after another, and returns what it has asked for."""
+"""Calls one callback, user-defined or a rule of a config, with an event, and returns the actions that it requested."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Values:
-    """What holds in a round."""
+    """The changed values that hold in one round."""
 
     attributes: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)

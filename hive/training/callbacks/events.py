@@ -75,7 +75,7 @@ class EnvironmentHandle:
         self._change(ATTRIBUTE, name, value)
 
     def options(self, **options: Any) -> None:
-        """Make all training environments anew, with these keyword arguments of their constructor beside env.options.
+        """Replace all training environments by new ones, with these constructor arguments beside env.options.
 
         Episodes in progress are cut. Raises UsageError for values as `set` does.
         """

@@ -35,7 +35,7 @@ class CallbackEvents(Message):
 
 
 class CallbackAnswer(Message):
-    """callback -> learner. What it does after one event, packed; the slot's sequence is the event's number."""
+    """callback -> learner. The answer to one event, packed; the slot's sequence is the event's number."""
 
 
 class CallbackState(Message):
@@ -109,6 +109,11 @@ def entries_of(config: Config) -> list[Entry]:
             check_methods(target, name)
         found.append(Entry(name, arguments, tuple(given) if given is not None else handlers_of(target)))
     return found
+
+
+def state_key(index: int, entry: Entry) -> str:
+    """Return the name under which the state of callback number `index` is kept."""
+    return f"{index} {entry.name}"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from hive.training.blueprint import Blueprint
 from hive.training.callbacks.calling import Answer, call, checked, restore, state_of
 from hive.training.callbacks.changes import Changes, first_round
 from hive.training.callbacks.events import Actions
-from hive.training.callbacks.messages import CallbacksState, Wanted
+from hive.training.callbacks.messages import CallbacksState, Wanted, state_key
 from hive.training.callbacks.rules import rules_of
 from hive.training.callbacks.start import state_at_start
 from hive.training.messages import EpisodesEnded, Evaluation
@@ -141,7 +141,7 @@ class CallbackSequence:
         slots = await self._ask(kind, data)
         for producer, slot in slots:
             answer = self._read(slot)
-            answers.append((self._key_of(producer), answer))
+            answers.append((state_key(producer, self.wanted.entries[producer]), answer))
         changes = Changes(state.changes)
         for name, answer in answers:
             if answer.state:
@@ -185,9 +185,6 @@ class CallbackSequence:
             return Answer.of(read_content(slot.arrays["content"]))
         except (ValueError, TypeError) as error:
             raise TopologyError(f"the answer of a callback cannot be read: {error}") from None
-
-    def _key_of(self, producer: int) -> str:
-        return f"{producer} {self.wanted.entries[producer].name}"
 
     def _publish(self) -> None:
         """Publish the state and its changes. Collectors must see the changes before the next behaviour policy."""
