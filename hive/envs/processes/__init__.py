@@ -1,0 +1,1 @@
+"""Environments in processes of their own: limited, restarted and counted one by one."""

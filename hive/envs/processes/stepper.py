@@ -1,0 +1,69 @@
+"""What steps some environments of a vector for a collector: an environment process, or a program behind a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from numpy.typing import NDArray
+
+from hive.envs.context import EnvContext
+
+Activity = Literal["start", "reset", "step"]
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What a stepper does now.
+
+    environment: the number of the one that it is about, among the stepper's own. since_ns: of CLOCK_MONOTONIC.
+    """
+
+    activity: Activity
+    environment: int
+    since_ns: int
+
+
+class Stepper(Protocol):
+    """Steps environments `first` to `first + count` of a vector, whose columns of a row it writes.
+
+    An order returns at once, and one is open at a time: `done` tells when it has been followed. Limits and restarts are
+    the business of `ProcessVector`.
+    """
+
+    def start(self, contexts: Sequence[EnvContext]) -> None:
+        """Start the process, and order it to construct the environments."""
+
+    def renew(self, contexts: Sequence[EnvContext]) -> None:
+        """Order it to close its environments and to construct new ones, at a resume barrier."""
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        """Order it to begin an episode in each environment, and to write the first observations into its columns."""
+
+    def step(self, actions: NDArray[Any]) -> None:
+        """Order it to step each environment once with stored `actions` [count, ...], and to write its columns.
+
+        An episode that ends is followed by the next one in the same step, as in `PythonVector`.
+        """
+
+    def done(self, limit_s: float) -> bool:
+        """Wait for the end of the open order, at most `limit_s`; return whether it has ended.
+
+        Raises EnvironmentFailed with a text that says what failed. It is the last call but `tail` and `end` then.
+        """
+
+    def doing(self) -> Doing:
+        """Return what the open order is about now."""
+
+    def pids(self) -> Sequence[int]:
+        """Return the process that was started, if any."""
+
+    def tail(self) -> str:
+        """Return the last lines of its output, at most 10 and 2,000 characters."""
+
+    def close(self) -> None:
+        """Order it to close its environments and to exit, if no other order is open."""
+
+    def end(self, limit_s: float) -> None:
+        """Wait at most `limit_s` for its exit after `close`; then kill it with all that it has started. It is gone then."""
