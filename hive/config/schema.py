@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hive.config.algorithms import LARGEST_INTEGER, AlgorithmConfig, ReplayConfig
+from hive.config.each import are_each, evaluator_indices, training_indices
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
 from hive.config.policies import OVERRIDDEN, POLICIES, PolicyConfig
 from hive.config.run_names import NAME_LENGTH
@@ -183,6 +184,14 @@ class EnvConfig:
         expected="the name of an environment",
     )
     options: Mapping[str, Any] = key({}, "keyword arguments of the environment's constructor")
+    reset_options: Mapping[str, Any] = key({}, "options of every reset of an environment: reset(options=...)")
+    each: tuple[Any, ...] = key(
+        (),
+        "further options of single environments: [{ index = 3, options = {...}, reset_options = {...} }]",
+        accepts=are_each,
+        expected="an array of { index = N, options = {...}, reset_options = {...} }, N from 0, or several: [0, 1]",
+        hash=False,
+    )
     curriculum: tuple[Any, ...] = key(
         (),
         "stages of training, each with more env.options: [{ steps = N, options = {...} }, { return = R, ... }]",
@@ -758,9 +767,21 @@ class Config:
         """
         keys = keys_of(EnvConfig)
         values = {name: keys[name].convert(value) for name, value in self.evaluation.env.items()}
-        shared = self.env.options if values.get("id", self.env.id) == self.env.id else {}
-        values["options"] = {**shared, **values.get("options", {})}
+        same = values.get("id", self.env.id) == self.env.id
+        for name in ("options", "reset_options"):
+            values[name] = {**(getattr(self.env, name) if same else {}), **values.get(name, {})}
+        values["each"] = (*(self.env.each if same else ()), *values.get("each", ()))
         return dataclasses.replace(self.env, **values)
+
+    @property
+    def training_indices(self) -> range:
+        """The indices of the environments of all collectors."""
+        return training_indices(self.collectors, self.collection.envs)
+
+    @property
+    def evaluator_indices(self) -> range:
+        """The indices of the environments of all evaluators, which follow those of the collectors."""
+        return evaluator_indices(self.training_indices, self.evaluation.workers, self.evaluation.envs)
 
     @property
     def start_limit_s(self) -> float:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from hive.envs.configured import (
     can_be_helped,
     check_curriculum,
+    check_each,
     check_evaluation,
     configured_spec,
     configured_vector,
     recipe_of,
-    spec_difference,
 )
+from hive.envs.context import EnvContext
 from hive.envs.examination import Examination, examine, statistics_text
 from hive.envs.make import describe, limit_advice, make_compiled, make_environment, preset_for
 from hive.envs.recipe import Recipe
@@ -27,6 +28,7 @@ from hive.envs.spaces.actions import (
     each_action,
 )
 from hive.envs.spaces.by_spaces import agents_text, policies_by_spaces, settings_by_spaces, spaces_text
+from hive.envs.spaces.differences import spec_difference
 from hive.envs.spaces.observation import ArraySpec, ObservationPart, ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.statistics import Watched
@@ -44,6 +46,7 @@ __all__ = [
     "Box",
     "Composite",
     "Discrete",
+    "EnvContext",
     "EnvironmentSpec",
     "Examination",
     "FinalObservations",
@@ -61,6 +64,7 @@ __all__ = [
     "agents_text",
     "can_be_helped",
     "check_curriculum",
+    "check_each",
     "check_evaluation",
     "choices_of",
     "configured_spec",
