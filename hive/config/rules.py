@@ -34,6 +34,26 @@ class Rule:
     breach: Callable[..., str]
 
 
+APART = ("reset_limit_s", "step_limit_s", "memory_limit", "restarts", "window_s", "on_failure")
+"""Keys of [env] about processes of environments."""
+
+
+def _apart_breach(name: str) -> Callable[[object, int | None], str]:
+    default = keys_of(EnvConfig)[name].default
+    return lambda value, processes: "" if value == default or processes != 0 else NOT_APART
+
+
+NOT_APART = 'has no effect with {0}: only processes of their own can be limited; set env.processes = "each"'
+
+
+def _helpers_breach(helpers: int | None, processes: int | None) -> str:
+    return (
+        "with {0} there is nothing to help with: these processes step the environments"
+        if (helpers and processes != 0)
+        else ""
+    )
+
+
 def _lag_breach(max_lag: int, communication: str) -> str:
     if communication == "synchronous":
         return "{0} requires 0" if max_lag else ""
@@ -289,6 +309,8 @@ EVALUATORS = "evaluation.workers", "evaluation.envs"
 """Keys that say which indices environments have."""
 
 RULES = (
+    *(Rule(f"env.{name}", ("env.processes",), _apart_breach(name)) for name in APART),
+    Rule("collection.helpers", ("env.processes",), _helpers_breach),
     Rule("collection.max_lag", ("collection.communication",), _lag_breach),
     Rule("gradients.max_lag", ("gradients.communication",), _lag_breach),
     Rule("collection.slots", ("collection.communication", "collection.max_lag"), _slots_breach),

@@ -26,6 +26,7 @@ from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key,
 from hive.config.policies import OVERRIDDEN, POLICIES, PolicyConfig
 from hive.config.run_names import NAME_LENGTH
 from hive.config.schemes import DEFAULT_SCHEME, SCHEMES
+from hive.config.sizes import is_size
 from hive.config.values import toml_text
 from hive.cores import cores
 from hive.declared import RULES
@@ -257,6 +258,37 @@ class EnvConfig:
         "seconds for construction and first reset; if not set: 300, or phase_limit_s if that is longer",
         above=0,
     )
+    processes: int | None = key(
+        0,
+        'processes of their own that each collector has for its environments; "each": one for each; 0: none',
+        minimum=0,
+        maximum=WORKERS,
+        words={"each": lambda: None},
+    )
+    reset_limit_s: float | None = key(
+        None, "with env.processes: seconds of one reset; if not set: env.start_limit_s", above=0
+    )
+    step_limit_s: float | None = key(
+        None, "with env.processes: seconds of one step; if not set: supervision.phase_limit_s", above=0
+    )
+    memory_limit: str = key(
+        "none",
+        'with env.processes: memory of one process and what it starts, as "2 GiB" or "500 MiB"; "none": no limit',
+        accepts=is_size,
+        expected='a size such as "2 GiB", "1.5 GB" or "500 MiB", or "none"',
+    )
+    restarts: int = key(10, "with env.processes: restarts of one process within env.window_s", minimum=0)
+    window_s: float = key(600.0, "with env.processes: seconds in which env.restarts are counted", above=0)
+    on_failure: str = key(
+        "end",
+        'after more restarts than allowed: "end" the run, or "leave out" the environments of that process',
+        choices=("end", "leave out"),
+    )
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether environments have processes of their own."""
+        return self.processes != 0
 
 
 @dataclass(frozen=True, kw_only=True)

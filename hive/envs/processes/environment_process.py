@@ -214,7 +214,7 @@ class EnvironmentProcess:
         """Return how the process has ended, with the line of a crash."""
         assert self._process is not None
         code = self._process.returncode
-        place = place_in_dump(self.tail())
+        place = place_in_dump(self._output.end())
         how = f"killed by {signal_name(-code)}" if code < 0 else f"exited with code {code}"
         return how + (f" ({place})" if place else "")
 

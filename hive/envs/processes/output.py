@@ -10,6 +10,7 @@ from hive.printable import printable
 from hive.runtime.process.output import OUTPUT_BYTES
 
 TAIL_BYTES = 1 << 14  # of the end of the output that are read for an event
+CRASH = "Fatal Python error: "  # with which faulthandler begins the stack of a crash
 TAIL_LINES, TAIL_CHARACTERS = 10, 2000  # of it that the event shows
 
 
