@@ -106,7 +106,9 @@ def assemble(blueprint: Blueprint, directory: Path, crew: Crew | None = None) ->
     Raises TopologyError for workers that would wait for each other forever.
     """
     blueprints = (blueprint,) if crew is None else crew.blueprints
+    facts = host_facts(directory) if directory.is_dir() else None
     for one in blueprints:
+        one.run = directory.name if facts is None else facts.run
         _check_progress(one)
         if one.replays and one.resume is None:
             _check_disk(one, directory)

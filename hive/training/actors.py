@@ -25,8 +25,8 @@ In decentralized mode each gradient worker advances a copy of the state to the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,8 +36,8 @@ from numpy.typing import NDArray
 from hive.algorithms.algorithm import Moments
 from hive.algorithms.batches.advantages import merged
 from hive.algorithms.parameters import Configured, update_parameter
-from hive.config import EnvConfig
 from hive.envs import (
+    EnvContext,
     HelpedVector,
     Helping,
     VectorEnvironment,
@@ -77,9 +77,9 @@ SHOWN = 60  # characters of an option in a line of the log
 class CollectorActor(Actor):
     """Collects one rollout after another, each with the behaviour version that the schedule names.
 
-    A subclass may override `vector`, which makes its environments, and replace them between two rollouts:
-    `self.collector.rebuild(self.vector(), self.reset_round)`. `Topology.replace("collectors", Own)` makes it the class
-    of the collectors.
+    A subclass may override `vector`, which makes its environments: `self.blueprint.vector(contexts=self.contexts())`,
+    and replace them between two rollouts: `self.collector.rebuild(self.vector(), self.reset_round)`.
+    `Topology.replace("collectors", Own)` makes it the class of the collectors.
     """
 
     role = "collector"
@@ -95,6 +95,7 @@ class CollectorActor(Actor):
         self.schedule = schedule_of(blueprint)
         # The round of the resume barrier that the environments were last built and reset at.
         self.reset_round = self.schedule.barriers.last(self.rollouts.produced)
+        self.start = self.reset_round  # the round of the reset that follows the construction of environments
         self.steps = self.status.counter("env_steps")
         self.skips_not_finite = config.supervision.non_finite == "skip"
         self.source_number = first_source + self.index
@@ -105,7 +106,7 @@ class CollectorActor(Actor):
         self.values = self.changed.at(self.rollouts.produced)  # what callbacks have changed
         self.steps_single = False  # whether its environments are single ones because callbacks change attributes
         with self.status(START):
-            vector = self._new_vector()
+            vector = self._new_vector(self.reset_round)
             self.collector = blueprint.collector(self.source_number, self.incarnation, self.status, vector)
         self.watched = Watched(vector) if self.source_number == 0 else None  # the environments of the others are alike
 
@@ -116,17 +117,16 @@ class CollectorActor(Actor):
 
     def vector(self) -> VectorEnvironment:
         """Return new environments, at the start and at every resume barrier. Subclasses may override."""
+        seeds = [context.seed for context in self.contexts()]
         if not (self.forked and self.may_help):
-            if self.steps_single:
-                return configured_vector(self._env(), self.blueprint.config.collection.envs)
-            return self.blueprint.vector(**self.values.options)
+            return self._made(0, len(seeds), self.values.options, seeds)
         if self.helped is not None:
-            self.helped.helping.use(self.values.options)
+            self.helped.helping.use(self.values.options, seeds)
             self.helped.make_environments()
             return self.helped
         config, environment = self.blueprint.config, self.blueprint.environment
         helping = Helping(
-            lambda first, count, options: configured_vector(changed_env(config.env, options), count, first),
+            self._made,
             self._seed_building,
             helpers_of(config) if can_be_helped(config.env) else 0,
             chosen=config.collection.helpers is None,
@@ -135,17 +135,29 @@ class CollectorActor(Actor):
             infos=len(config.env.info),
             rows=environment.rows,
             options=dict(self.values.options),
+            seeds=seeds,
         )
         vector = helped_vector(helping, config.collection.envs)
         self.helped = vector if isinstance(vector, HelpedVector) else None
         self.may_help = self.helped is not None
         return vector
 
-    def _env(self) -> EnvConfig:
-        """Return the environments of the config, with what callbacks have changed."""
-        return changed_env(self.blueprint.config.env, self.values.options, single=self.steps_single)
+    def contexts(self) -> list[EnvContext]:
+        """Return who its environments are, with the seeds of the reset that follows."""
+        return self.blueprint.contexts(self.source_number, self.start, self.incarnation)
 
-    def _new_vector(self) -> VectorEnvironment:
+    def _made(self, first: int, count: int, options: Mapping[str, Any], seeds: Sequence[int]) -> VectorEnvironment:
+        """Make environments `first` to `first + count`, also in a helper. options: what callbacks have changed."""
+        env = changed_env(self.blueprint.config.env, options, single=self.steps_single)
+        own = self.contexts()[first : first + count]
+        contexts = [replace(one, seed=seed) for one, seed in zip(own, seeds, strict=True)]
+        vector = configured_vector(env, count, first, contexts)
+        self.blueprint.check_spaces(vector, contexts[0])
+        return vector
+
+    def _new_vector(self, start: int) -> VectorEnvironment:
+        """Return new environments for a reset at round `start`."""
+        self.start = start
         self._seed_building()
         vector = self.vector()
         if self.values.attributes and not takes_attributes(vector) and not self.steps_single:
@@ -224,7 +236,7 @@ class CollectorActor(Actor):
         if barrier != self.reset_round:
             self.reset_round = barrier
             with self.status(START):
-                self.collector.rebuild(self._new_vector(), barrier)
+                self.collector.rebuild(self._new_vector(barrier), barrier)
 
     def _change(self, sequence: int) -> None:
         """Use what callbacks have changed for this rollout. The policy that it is made with was published later."""
@@ -240,7 +252,7 @@ class CollectorActor(Actor):
                 listed = ", ".join(f"{name} = {value!r}"[:SHOWN] for name, value in self.values.options.items())
                 self.note("changed", f"environments are made with {listed} from rollout {sequence:,} on")
             with self.status(START):
-                self.collector.rebuild(self._new_vector(), sequence)
+                self.collector.rebuild(self._new_vector(sequence), sequence)
         else:
             known = {name: pack(value) for name, value in before.attributes.items()}
             attributes = self.values.attributes

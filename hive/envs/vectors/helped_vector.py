@@ -53,14 +53,14 @@ WORTH_S = 50e-6
 class Helping:
     """How many helpers a collector has, and what they need to know.
 
-    make: builds environments `first` to `first + count` of the collector, with `options`. seed: seeds the global
-    generators as before
-    the first call of it. number: of helpers. chosen: whether hive chose it, so that there are none where environments
+    make: builds environments `first` to `first + count` of the collector, with `options` and the seeds of the resets
+    that follow. seed: seeds the global generators as before the first call of it. number: of helpers. chosen: whether hive chose it, so that there are none where environments
     are cheap or draw from global generators. rows: of one environment, one for each of several agents. options: further
-    keyword arguments of the constructor, which callbacks have set.
+    keyword arguments of the constructor, which callbacks have set. seeds: of each environment, of the reset that
+    follows; (): 0.
     """
 
-    make: Callable[[int, int, Mapping[str, Any]], VectorEnvironment]
+    make: Callable[[int, int, Mapping[str, Any], Sequence[int]], VectorEnvironment]
     seed: Callable[[], None]
     number: int
     chosen: bool
@@ -69,15 +69,17 @@ class Helping:
     infos: int = 0
     rows: int = 1
     options: dict[str, Any] = field(default_factory=dict)
+    seeds: list[int] = field(default_factory=list)
 
     def build(self, first: int, count: int) -> VectorEnvironment:
         """Build environments `first` to `first + count`."""
-        return self.make(first, count, self.options)
+        return self.make(first, count, self.options, self.seeds[first : first + count] or [0] * count)
 
-    def use(self, options: Mapping[str, Any]) -> None:
-        """Build environments with these further options from now on."""
+    def use(self, options: Mapping[str, Any], seeds: Sequence[int]) -> None:
+        """Build environments with these further options, and for resets with these seeds, from now on."""
         self.options.clear()
         self.options.update(options)
+        self.seeds[:] = seeds
 
 
 def helped_vector(helping: Helping, count: int) -> VectorEnvironment:
@@ -158,6 +160,7 @@ class HelpedVector:
         At a resume barrier, too: a process that has computed with threads must not be forked again.
         """
         self._block.write_changes(self.helping.options, {})
+        self._block.arrays["seeds"][:: self.helping.rows] = self.helping.seeds or 0
         self._order(Order.make)
         if self.own is not None:
             self.own.close()
@@ -301,7 +304,7 @@ class _HelperShare(Share):
         self._others = len(block.arrays["rewards"]) // helping.rows - (end - first)
 
         def build(options: Mapping[str, Any]) -> VectorEnvironment:
-            helping.use(options)
+            helping.use(options, [int(seed) for seed in block.arrays["seeds"][:: helping.rows]])
             return helping.build(first, end - first)
 
         super().__init__(build, block, first * helping.rows, end * helping.rows)

@@ -27,6 +27,7 @@ from torch import Tensor
 from hive import _native
 from hive.algorithms.batches.initial_errors import n_step_errors
 from hive.envs import (
+    EnvContext,
     FinalObservations,
     HelpedVector,
     ObservationSpec,
@@ -162,6 +163,18 @@ def observe(rollout: Rollout, observation: ObservationSpec, out: Arrays) -> None
 def occasion_of(start: int, incarnation: int) -> int:
     """Return the sequence of the streams that a reset uses: `start` is the round of its resume barrier."""
     return start * MAX_INCARNATIONS + incarnation
+
+
+def contexts_of(
+    seed: int, source: int, envs: int, *, start: int = 0, incarnation: int = 0, rows: int = 1, run: str = ""
+) -> list[EnvContext]:
+    """Return who the environments of collector `source` are, for a reset at the round `start`.
+
+    rows: of each environment, whose first one has its seed. run: the name of the run.
+    """
+    occasion = occasion_of(start, incarnation)
+    seeds = stream_seeds(seed, Purpose.environment, source * envs * rows, envs * rows, occasion)[::rows]
+    return [EnvContext(source * envs + number, int(one), incarnation, run) for number, one in enumerate(seeds)]
 
 
 class Collector:
