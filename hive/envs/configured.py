@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,10 @@ from hive.config import START_LIMIT_S, Config, EnvConfig
 from hive.config.each import indices_of
 from hive.envs.context import EnvContext
 from hive.envs.make import describe, steps_one_by_one
+from hive.envs.processes.describing import described_apart
+from hive.envs.processes.making import Household, process_vector
+from hive.envs.processes.process_vector import Watcher
+from hive.envs.processes.supervised import Failure
 from hive.envs.recipe import MASKED, Recipe
 from hive.envs.spaces.differences import spec_difference
 from hive.envs.spaces.fitted import fitted_spec
@@ -30,15 +35,40 @@ def configured_spec(
     if env.start_limit_s is not set. context: which environment; None: that with the index 0.
     """
     limit_s = limit_s if env.start_limit_s is None else env.start_limit_s
+    if env.is_apart:
+        return configured_meaning(described_apart(recipe_of(env), limit_s, context), env)
     recipe = recipe_of(env) if context is None else recipe_of(env).at(context)
     return configured_meaning(described_by_child(recipe, limit_s) if forks() else describe(recipe), env)
 
 
 def configured_vector(
-    env: EnvConfig, count: int, first: int = 0, contexts: Sequence[EnvContext] | None = None
+    env: EnvConfig,
+    count: int,
+    first: int = 0,
+    contexts: Sequence[EnvContext] | None = None,
+    spec: EnvironmentSpec | None = None,
+    household: Household | None = None,
 ) -> VectorEnvironment:
-    """Build `count` environments. Raises the errors of `vector_of`, which documents `first` and `contexts`."""
-    return vector_of(recipe_of(env), count, first, contexts)
+    """Build `count` environments. Raises the errors of `vector_of`, which documents `first` and `contexts`.
+
+    spec: what they have, and household: who looks after them, if they have processes of their own; None: it is read,
+    and failures are logged.
+    """
+    if not env.is_apart:
+        return vector_of(recipe_of(env), count, first, contexts)
+    spec = configured_spec(env) if spec is None else spec
+    vector = process_vector(env, recipe_of(env), spec, count, household or Household(Watcher(log_failure)))
+    try:
+        vector.make_environments(contexts or [EnvContext(first + number) for number in range(count)])
+    except BaseException:
+        vector.close()
+        raise
+    return vector
+
+
+def log_failure(failure: Failure) -> None:
+    """Log that an environment has failed, where no run does."""
+    logging.getLogger("hive").warning("%s", failure.text)
 
 
 def changed_env(env: EnvConfig, options: Mapping[str, Any], *, single: bool = False) -> EnvConfig:

@@ -82,27 +82,7 @@ class EnvironmentProcess:
         self._doing[:] = 0
         self._mark = mark_of(contexts[0].index, contexts[0].incarnation)
         self._output.begin()
-        self._errors, error_end = os.pipe()
-        task = os.memfd_create("task")
-        try:
-            os.write(task, self._task(contexts))
-            passed = (task, self._block.segment.fd, error_end)
-            command = [sys.executable, "-P", str(child.__file__), json.dumps(sys.path)]
-            with blocked():  # until it handles the signals that ask a run to end
-                self._process = subprocess.Popen(
-                    [*command, *map(str, passed), str(os.getpid())],
-                    pass_fds=passed,
-                    env={**os.environ, MARK: self._mark},
-                    stdin=subprocess.DEVNULL,
-                    stdout=self._output.fd,
-                    stderr=self._output.fd,
-                )
-        except OSError as error:
-            os.close(self._errors)
-            raise EnvironmentFailed(f"an environment process cannot be started: {error.strerror}") from error
-        finally:
-            os.close(task)
-            os.close(error_end)
+        self._process, self._errors = execute(self._task(contexts), [self._block.segment.fd], self._output, self._mark)
         self._make(contexts)
 
     def renew(self, contexts: Sequence[EnvContext]) -> None:
@@ -134,7 +114,7 @@ class EnvironmentProcess:
                 return False
             code = self._word.answered(0.0, False)
             if code is None:  # otherwise it answered before it exited
-                raise EnvironmentFailed(self._how())
+                raise EnvironmentFailed(how_ended(self._process, self._output))
         self._open = False
         if code == Answer.failed:
             self._raise_error()
@@ -184,58 +164,101 @@ class EnvironmentProcess:
             self._doing[0] = ACTIVITIES.index("step")
         self._word.order(order)
 
-    def _task(self, contexts: Sequence[EnvContext]) -> bytes:
-        """Return what the process is told, as `serving.task_of` reads it."""
+    def _task(self, contexts: Sequence[EnvContext]) -> dict[str, Any]:
+        """Return what the process is told, as `hive.envs.processes.serving` reads it."""
         launch = self._launch
-        try:
-            return pack(
-                {
-                    "recipe": {field.name: plain(getattr(launch.recipe, field.name)) for field in fields(Recipe)},
-                    "observation": json.dumps(to_plain(launch.observation)),
-                    "action": json.dumps(to_plain(launch.action)),
-                    "infos": launch.infos,
-                    "number": self._number,
-                    "first": self._first,
-                    "count": self._count,
-                    "rows": launch.rows,
-                    "columns": len(self._block.arrays["rewards"]),
-                    "processes": len(self._block.words),
-                    "spins": launch.spins,
-                    "contexts": [asdict(one) for one in contexts],
-                }
-            )
-        except TypeError as error:
-            raise ConfigError(
-                f"env.options have values that an environment process cannot be told: {error}",
-                hint="use numbers, texts, arrays and tables, or set env.processes = 0",
-            ) from None
-
-    def _how(self) -> str:
-        """Return how the process has ended, with the line of a crash."""
-        assert self._process is not None
-        code = self._process.returncode
-        place = place_in_dump(self._output.end())
-        how = f"killed by {signal_name(-code)}" if code < 0 else f"exited with code {code}"
-        return how + (f" ({place})" if place else "")
+        return {
+            "recipe": plain_recipe(launch.recipe),
+            "observation": json.dumps(to_plain(launch.observation)),
+            "action": json.dumps(to_plain(launch.action)),
+            "infos": launch.infos,
+            "number": self._number,
+            "first": self._first,
+            "count": self._count,
+            "rows": launch.rows,
+            "columns": len(self._block.arrays["rewards"]),
+            "processes": len(self._block.words),
+            "spins": launch.spins,
+            "contexts": [asdict(one) for one in contexts],
+        }
 
     def _raise_error(self) -> None:
         """Raise what the process has raised: it has answered so, writes it now, and exits."""
         assert self._process is not None
-        text, pidfd = b"", os.pidfd_open(self._process.pid)
-        try:
-            # A process that user code has forked may hold the other end open for longer than the process lives.
-            while self._errors in select.select([self._errors, pidfd], [], [], ERROR_S)[0]:
-                chunk = os.read(self._errors, CHUNK_BYTES)
-                if not chunk:
-                    break
-                text += chunk
-        finally:
-            os.close(pidfd)
-        try:
-            sent: Mapping[str, Any] = json.loads(text)
-        except ValueError:  # it was killed while it wrote
-            raise EnvironmentFailed("it has failed, and has not said why") from None
-        raise_sent(sent)
+        found = result_of(self._process, self._errors, ERROR_S)
+        if found is None:
+            raise EnvironmentFailed("it has failed, and has not said why")
+        raise_sent(found["error"])
+
+
+def execute(
+    task: Mapping[str, Any], passed: Sequence[int], output: Output, mark: str
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Execute an environment process; return it and the end of its pipe for a result or an error.
+
+    passed: further descriptors that it gets. Raises EnvironmentFailed if it cannot be started, and ConfigError for
+    values that it cannot be told.
+    """
+    try:
+        content = pack(dict(task))
+    except TypeError as error:
+        raise ConfigError(
+            f"env.options have values that an environment process cannot be told: {error}",
+            hint="use numbers, texts, arrays and tables, or set env.processes = 0",
+        ) from None
+    result, result_end = os.pipe()
+    told = os.memfd_create("task", os.MFD_CLOEXEC)
+    try:
+        os.write(told, content)
+        ends = (told, result_end, *passed)
+        command = [sys.executable, "-P", str(child.__file__), json.dumps(sys.path), *map(str, ends), str(os.getpid())]
+        with blocked():  # until it handles the signals that ask a run to end
+            process = subprocess.Popen(
+                command,
+                pass_fds=ends,
+                env={**os.environ, MARK: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=output.fd,
+                stderr=output.fd,
+            )
+    except OSError as error:
+        os.close(result)
+        raise EnvironmentFailed(f"an environment process cannot be started: {error.strerror}") from error
+    finally:
+        os.close(told)
+        os.close(result_end)
+    return process, result
+
+
+def result_of(process: subprocess.Popen[bytes], end: int, limit_s: float) -> dict[str, Any] | None:
+    """Return what a process writes to its pipe before it exits, within the limit; None for nothing of sense."""
+    text, pidfd, limit = b"", os.pidfd_open(process.pid), time.monotonic() + limit_s
+    try:
+        # A process that user code has forked may hold the other end open for longer than the process lives.
+        while end in select.select([end, pidfd], [], [], max(limit - time.monotonic(), 0.0))[0]:
+            chunk = os.read(end, CHUNK_BYTES)
+            if not chunk:
+                break
+            text += chunk
+    finally:
+        os.close(pidfd)
+    found: dict[str, Any] | None = None
+    with contextlib.suppress(ValueError):  # it was killed while it wrote
+        found = json.loads(text)
+    return found
+
+
+def how_ended(process: subprocess.Popen[bytes], output: Output) -> str:
+    """Return how a process has ended, with the line of a crash."""
+    code = process.returncode
+    place = place_in_dump(output.end())
+    how = f"killed by {signal_name(-code)}" if code < 0 else f"exited with code {code}"
+    return how + (f" ({place})" if place else "")
+
+
+def plain_recipe(recipe: Recipe) -> dict[str, Any]:
+    """Return a recipe of several environments as plain data."""
+    return {field.name: plain(getattr(recipe, field.name)) for field in fields(Recipe) if field.name != "context"}
 
 
 def plain(value: Any) -> Any:

@@ -32,13 +32,15 @@ class Output:
         """Leave what was printed so far out of `tail`: another process begins."""
         self._begin = os.fstat(self.fd).st_size
 
-    def tail(self) -> str:
-        """Return the last lines that were printed, without what a terminal would execute."""
+    def end(self) -> str:
+        """Return the end of what was printed."""
         size = os.fstat(self.fd).st_size
-        start = max(
-            self._begin if self._begin <= size else 0, size - TAIL_BYTES
-        )  # a file that was truncated is shorter
-        text = os.pread(self.fd, TAIL_BYTES, start).decode(errors="backslashreplace")
+        begin = self._begin if self._begin <= size else 0  # a file that was truncated is shorter
+        return os.pread(self.fd, TAIL_BYTES, max(begin, size - TAIL_BYTES)).decode(errors="backslashreplace")
+
+    def tail(self) -> str:
+        """Return the last lines that were printed before a crash, without what a terminal would execute."""
+        text = self.end().partition(CRASH)[0]
         lines = [printable(line, TAIL_CHARACTERS) for line in text.splitlines() if line.strip()]
         return "\n".join(lines[-TAIL_LINES:])[-TAIL_CHARACTERS:]
 

@@ -31,6 +31,7 @@ from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.vectors.row_block import RowBlock
 from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
+from hive.records.environments import RESETTING, STARTING, EnvironmentRow
 
 SLICE_S = 0.02  # of a wait, after which exits and limits of all processes are looked at
 LOOK_S = 0.25  # between two looks at the memory of the processes
@@ -49,21 +50,6 @@ class Watcher:
 
     failed: Callable[[Failure], None]
     waiting: Callable[[bool], None] = lambda _: None
-
-
-@dataclass(frozen=True)
-class EnvironmentRow:
-    """The state of one environment, for views."""
-
-    index: int
-    pid: int | None
-    incarnation: int
-    state: str
-    failures: int
-    steps: int
-    median_step_s: float | None
-    worst_step_s: float | None
-    last_failure: str
 
 
 class ProcessVector:
@@ -208,9 +194,9 @@ class ProcessVector:
             found += [
                 EnvironmentRow(
                     one.index,
-                    pids[0] if pids else None,
+                    pids[0] if pids else 0,
                     one.incarnation,
-                    {"idle": "resetting", "delayed": "starting"}.get(unit.state, unit.state),
+                    {"idle": RESETTING, "delayed": STARTING}.get(unit.state, unit.state),
                     unit.failures,
                     unit.steps,
                     float(median(own)) if len(own) else None,

@@ -21,17 +21,18 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hive.envs.context import EnvContext
+from hive.envs.make import describe
 from hive.envs.processes.stepper import ACTIVITIES, Activity
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import ActionSpec
+from hive.envs.spaces.differences import check_alike
 from hive.envs.spaces.observation import ObservationSpec
-from hive.envs.spaces.reading_spaces import from_plain
+from hive.envs.spaces.reading_spaces import from_plain, to_plain
 from hive.envs.vectors.attributes import set_attributes
 from hive.envs.vectors.row_block import RowBlock
 from hive.envs.vectors.seeding import globals_state, seed_globals
 from hive.envs.vectors.share import Share, follow_orders
 from hive.envs.vectors.vector import VectorEnvironment, vector_of
-from hive.errors import EnvironmentFailed
 from hive.plain_data import unpack
 from hive.runtime.memory.segments import Segment
 from hive.runtime.process.stop_signals import do_nothing
@@ -106,16 +107,10 @@ class _EnvironmentShare(Share):
     def _compare(self, vector: VectorEnvironment) -> None:
         """Raise EnvironmentFailed if the spaces are others than those that were read before the run."""
         task = self._task
-        for what, expected in (("observations", task.observation), ("actions", task.action)):
-            found = getattr(vector, what[:-1], None)
-            if isinstance(found, ObservationSpec) and isinstance(expected, ObservationSpec):
-                found, expected = replace(found, stack=1), replace(expected, stack=1)
-            if found is not None and found != expected:
-                raise EnvironmentFailed(
-                    f"the {what} of `{task.recipe.id}` are {found}, and those of the run are {expected}",
-                    hint="all environments of a run need the same spaces, at every start",
-                    permanent=True,
-                )
+        observation, action = getattr(vector, "observation", None), getattr(vector, "action", None)
+        if observation is not None and action is not None:  # those of other vectors are one description for all
+            what = f"the environment {task.contexts[0].index}"
+            check_alike(what, (observation, action), (task.observation, task.action), "the run")
 
     def _watch_reset(self, number: int, environment: Any) -> None:
         """Have an environment show that it is reset, also within a step."""
@@ -154,11 +149,12 @@ class _EnvironmentShare(Share):
 
 
 def serve(arguments: Sequence[int]) -> NoReturn:
-    """Follow orders until the one to close.
+    """Follow orders until the one to close; or describe an environment.
 
-    arguments: the descriptors of the task, of the block and of the pipe for errors, and the pid of the collector.
+    arguments: the descriptors of what to do, of the pipe for errors or the description, and of the block, which is
+    missing where an environment is to be described; and the pid of the collector.
     """
-    task_end, block_end, error_end, parent = arguments
+    task_end, result_end, *block_end, parent = arguments
     try:
         end_with(parent, "hive:env")
         do_nothing()
@@ -166,30 +162,42 @@ def serve(arguments: Sequence[int]) -> NoReturn:
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(line_buffering=True)
         faulthandler.enable()
-        task = task_of(_read(task_end))
-        segment = Segment(block_end, os.fstat(block_end).st_size)
-        segment.close()
-        os.set_inheritable(error_end, False)
-        _serve(task, segment, error_end)
+        for fd in (result_end, *block_end):
+            os.set_inheritable(fd, False)
+        given = unpack(_read(task_end))
+        raise_on_exit()
+        np.random.seed(0)  # noqa: NPY002  # until the first order: nothing may depend on the time of a start
+        random.seed(0)
+        recipe = Recipe(**given.pop("recipe"))
+        try:
+            if block_end:
+                _follow(_task_of(recipe, given), block_end[0])
+            else:
+                context = EnvContext(**given["context"])
+                _write(result_end, {"value": to_plain(describe(recipe.at(context)))})
+        except BaseException as error:  # SystemExit and KeyboardInterrupt of user code too
+            _write(result_end, {"error": error_data(error, f"`{recipe.id}` failed")})
+            leave(1)
+        sys.stdout.flush()
+        sys.stderr.flush()
         leave(0)
     finally:
         leave(1)
 
 
-def _serve(task: Task, segment: Segment, error_end: int) -> None:
+def _follow(task: Task, block_end: int) -> None:
+    segment = Segment(block_end, os.fstat(block_end).st_size)
+    segment.close()
     block = RowBlock(task.observation, task.action, task.columns, task.infos, task.processes, segment)
-    raise_on_exit()
-    np.random.seed(0)  # noqa: NPY002  # until the first order: nothing may depend on the time of a start
-    random.seed(0)
-    try:
-        follow_orders(block.words[task.number], _EnvironmentShare(task, block), spins=task.spins)
-    except BaseException as error:  # SystemExit and KeyboardInterrupt of user code too
-        text = json.dumps(error_data(error, f"`{task.recipe.id}` failed")).encode(errors="backslashreplace")
-        with os.fdopen(error_end, "wb") as pipe:
-            pipe.write(text)
-        leave(1)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    follow_orders(block.words[task.number], _EnvironmentShare(task, block), spins=task.spins)
+
+
+def _task_of(recipe: Recipe, given: Mapping[str, Any]) -> Task:
+    """Return the task that `EnvironmentProcess` has packed."""
+    specs = {name: from_plain(json.loads(given[name])) for name in ("observation", "action")}
+    contexts = [EnvContext(**one) for one in given["contexts"]]
+    numbers = {name: given[name] for name in ("infos", "number", "first", "count", "rows", "columns", "processes")}
+    return Task(recipe=recipe, contexts=contexts, spins=given["spins"], **specs, **numbers)
 
 
 def _read(fd: int) -> bytes:
@@ -198,9 +206,6 @@ def _read(fd: int) -> bytes:
         return file.read()
 
 
-def task_of(data: bytes) -> Task:
-    """Return the task that `EnvironmentProcess` has packed."""
-    given: dict[str, Any] = unpack(data)
-    specs = {name: from_plain(json.loads(given.pop(name))) for name in ("observation", "action")}
-    contexts = [EnvContext(**one) for one in given.pop("contexts")]
-    return Task(recipe=Recipe(**given.pop("recipe")), contexts=contexts, **specs, **given)
+def _write(fd: int, result: Mapping[str, Any]) -> None:
+    with os.fdopen(fd, "wb") as pipe:
+        pipe.write(json.dumps(result).encode(errors="backslashreplace"))
