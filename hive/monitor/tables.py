@@ -23,8 +23,10 @@ from hive.monitor.drawing import (
     share,
     size,
 )
+from hive.monitor.environments import failures, running_text, step_text
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, main_phases, mean, missing
 from hive.monitor.snapshot import Snapshot
+from hive.records.environments import median_step_s, worst_step_s
 from hive.table import GAP, Column, Table, TableCell
 
 RECENT_S = 10.0  # seconds for which a restart colors the row of its group: ten updates of the screen
@@ -209,6 +211,24 @@ def _state(row: ActorRow) -> TableCell:
     return TableCell(row.state, alive.get(row.state, BAD if row.group else DIM))
 
 
+def _environments(row: ActorRow) -> TableCell:
+    text = running_text(row.environments)
+    return TableCell(text, WARN if "/" in text else DIM)
+
+
+def _failures(row: ActorRow) -> TableCell:
+    failed = failures(row.environments)
+    return TableCell(str(failed) if row.environments else "", WARN if failed else DIM)
+
+
+def _median(row: ActorRow) -> float | None:
+    return median_step_s(row.environments)
+
+
+def _worst(row: ActorRow) -> float | None:
+    return worst_step_s(row.environments)
+
+
 def _restarts(row: ActorRow) -> TableCell:
     return TableCell(str(row.restarts), WARN if row.restarts else DIM)
 
@@ -238,6 +258,10 @@ ACTORS: tuple[Column[ActorRow], ...] = (
     ),
     Column("LAG", lambda r: TableCell(str(r.lag) if r.lag is not None else "–"), 6, order=lambda r: r.lag or 0),
     Column("RESTARTS", _restarts, 5, order=lambda r: r.restarts),
+    Column("ENVS", _environments, 4, order=lambda r: len(r.environments)),
+    Column("FAILURES", _failures, 4, order=lambda r: failures(r.environments)),
+    Column("MEDIAN", lambda r: TableCell(step_text(_median(r))), 6, least=8, order=lambda r: _median(r) or 0.0),
+    Column("WORST", lambda r: TableCell(step_text(_worst(r))), 5, least=8, order=lambda r: _worst(r) or 0.0),
     Column("PID", lambda r: TableCell(str(r.pid) if r.pid else "–", DIM), 10, least=7, order=lambda r: r.pid),
     Column(
         "EXIT REPORT",
