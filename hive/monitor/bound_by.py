@@ -217,7 +217,7 @@ def _at_work(snapshot: Snapshot, name: str, rows: Sequence[ActorRow], first: Act
 
 
 def _slow(rows: Sequence[ActorRow], what: str) -> str:
-    """Say which environment delays the actors; "" if none does, as where the policy is first of the main phases `what`."""
+    """Say which environment delays the actors; "" if none does, as where the policy leads the main phases `what`."""
     slowest = max(rows, key=lambda row: slowness(row.environments))
     return "" if what.startswith(POLICY) else slow_text(slowest.environments)
 

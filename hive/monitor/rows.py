@@ -28,8 +28,8 @@ class ActorRow:
 
     state: as the supervisor has it, or "stopped" while SIGSTOP holds its process. activity: its phase, entered
     `since_s` ago. kinds: for each phase "busy", "runtime", "wait_in" or "wait_out". rate: `rate_of` per second.
-    last_words: exit report of its previous incarnation, "" if there is none. environments: those that processes step for
-    it on this machine.
+    last_words: exit report of its previous incarnation, "" if there is none. environments: those that processes
+    step for it on this machine.
     """
 
     name: str

@@ -127,7 +127,7 @@ class LiveRun:
         """Remove the files of environments of processes that no longer exist, which only views read."""
         try:
             forget_environments(self.directory)
-        except RecordError as error:
+        except HiveError as error:
             self.log.warning("%s", error)
 
     def keep_sockets(self) -> None:
