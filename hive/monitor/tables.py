@@ -23,7 +23,7 @@ from hive.monitor.drawing import (
     share,
     size,
 )
-from hive.monitor.environments import failures, running_text, step_text
+from hive.monitor.environments import down_text, failures, running_text, step_text
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, main_phases, mean, missing
 from hive.monitor.snapshot import Snapshot
 from hive.records.environments import median_step_s, worst_step_s
@@ -107,12 +107,14 @@ def _of_group(text: Callable[[ActorGroup], str], style: str = PLAIN) -> Callable
 
 
 def _note(group: ActorGroup) -> TableCell:
-    """Name missing actors, else the last exit, else the phases that take most of the time."""
+    """Name missing actors, else the last exit, else environments that are down, else the phases that take most time."""
     if (absent := group.missing) and _live(group):
         more = f" and {len(absent) - 2} more" if len(absent) > 2 else ""
         return TableCell(", ".join(f"{row.name} {row.state}" for row in absent[:2]) + more, BAD)
     if group.exit_text:
         return TableCell(f"{duration(group.exit_s)} ago {group.exit_text}", WARN)
+    if down := down_text([one for row in group.rows for one in row.environments]):
+        return TableCell(down, WARN)
     if group.mean("busy") is None:
         return TableCell(", ".join(dict.fromkeys(row.state for row in group.rows)), DIM)
     return TableCell("  ".join(f"{name} {share(part)}" for name, part in main_phases(group.rows)), DIM)

@@ -82,6 +82,8 @@ def test_the_least_informative_columns_are_left_out_first() -> None:
 def test_the_environments_of_each_collector_are_summed_up() -> None:
     table = lay_out(ACTORS, sorted_rows(snapshot(Extras(t=T, environments=STEPPED)), -1, False), 200)
     where = [title.strip() for title in table.titles].index("ENVS")
+    work = lay_out(GROUPS, groups_of(snapshot(Extras(t=T, environments=STEPPED))), 120).rows["collectors"][-1]
+    assert (work.text.strip(), work.style) == ("env 4 is being restarted", WARN)
     cells = {name: [cell.text.strip() for cell in row[where : where + 4]] for name, row in table.rows.items()}
     assert cells["collector-0"] == ["3", "0", "0.1 ms", "400 ms"]
     assert cells["collector-1"] == ["2/3", "3", "0.1 ms", "4 ms"]
