@@ -50,6 +50,14 @@ def are_each(entries: Sequence[Any]) -> bool:
     return True
 
 
+def overridden(each: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return the entries of env.each without the options of these names, which are the same for all environments."""
+    return tuple(
+        {**entry, "options": {name: value for name, value in entry.get("options", {}).items() if name not in options}}
+        for entry in each
+    )
+
+
 def training_indices(collectors: int, envs: int) -> range:
     """Return the indices of the environments of all collectors: collector c has c * envs and those that follow."""
     return range(collectors * envs)

@@ -38,20 +38,18 @@ APART = ("reset_limit_s", "step_limit_s", "memory_limit", "restarts", "window_s"
 """Keys of [env] about processes of environments."""
 
 
-def _apart_breach(name: str) -> Callable[[object, int | None], str]:
+def _apart_breach(name: str) -> Callable[[object, str], str]:
     default = keys_of(EnvConfig)[name].default
-    return lambda value, processes: "" if value == default or processes != 0 else NOT_APART
+    return lambda value, processes: "" if value == default or processes != "0" else NOT_APART
 
 
 NOT_APART = 'has no effect with {0}: only processes of their own can be limited; set env.processes = "each"'
 
 
-def _helpers_breach(helpers: int | None, processes: int | None) -> str:
-    return (
-        "with {0} there is nothing to help with: these processes step the environments"
-        if (helpers and processes != 0)
-        else ""
-    )
+def _helpers_breach(helpers: int | None, processes: str) -> str:
+    if not helpers or processes == "0":
+        return ""
+    return "with {0} there is nothing to help with: these processes step the environments"
 
 
 def _lag_breach(max_lag: int, communication: str) -> str:

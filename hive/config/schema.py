@@ -258,12 +258,12 @@ class EnvConfig:
         "seconds for construction and first reset; if not set: 300, or phase_limit_s if that is longer",
         above=0,
     )
-    processes: int | None = key(
-        0,
+    processes: str = key(
+        "0",
         'processes of their own that each collector has for its environments; "each": one for each; 0: none',
-        minimum=0,
-        maximum=WORKERS,
-        words={"each": lambda: None},
+        accepts=lambda text: text == "each" or (text.isdecimal() and int(text) <= WORKERS),
+        expected=f'a number from 0 to {WORKERS}, or "each"',
+        numbers=True,
     )
     reset_limit_s: float | None = key(
         None, "with env.processes: seconds of one reset; if not set: env.start_limit_s", above=0
@@ -288,7 +288,7 @@ class EnvConfig:
     @property
     def is_apart(self) -> bool:
         """Whether environments have processes of their own."""
-        return self.processes != 0
+        return self.processes != "0"
 
 
 @dataclass(frozen=True, kw_only=True)

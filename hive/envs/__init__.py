@@ -14,6 +14,9 @@ from hive.envs.configured import (
 from hive.envs.context import EnvContext
 from hive.envs.examination import Examination, examine, statistics_text
 from hive.envs.make import describe, limit_advice, make_compiled, make_environment, preset_for
+from hive.envs.processes.making import Household, process_vector
+from hive.envs.processes.process_vector import ProcessVector, Watcher
+from hive.envs.processes.supervised import Failure
 from hive.envs.recipe import Recipe
 from hive.envs.repeatability import unrepeatable
 from hive.envs.spaces.actions import (
@@ -49,17 +52,21 @@ __all__ = [
     "EnvContext",
     "EnvironmentSpec",
     "Examination",
+    "Failure",
     "FinalObservations",
     "HelpedVector",
     "Helping",
+    "Household",
     "MultiBinary",
     "MultiDiscrete",
     "ObservationPart",
     "ObservationSpec",
+    "ProcessVector",
     "Recipe",
     "StepRow",
     "VectorEnvironment",
     "Watched",
+    "Watcher",
     "action_converter",
     "agents_text",
     "can_be_helped",
@@ -80,6 +87,7 @@ __all__ = [
     "needed_wrappers",
     "policies_by_spaces",
     "preset_for",
+    "process_vector",
     "recipe_of",
     "runs_python",
     "seed_globals",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from hive.config import START_LIMIT_S, Config, EnvConfig
-from hive.config.each import indices_of
+from hive.config.each import indices_of, overridden
 from hive.envs.context import EnvContext
 from hive.envs.make import describe, steps_one_by_one
 from hive.envs.processes.describing import described_apart
@@ -80,11 +80,7 @@ def changed_env(env: EnvConfig, options: Mapping[str, Any], *, single: bool = Fa
         env = replace(env, vector="python")
     if not options:
         return env
-    each = tuple(
-        {**entry, "options": {name: value for name, value in entry.get("options", {}).items() if name not in options}}
-        for entry in env.each
-    )
-    return replace(env, options={**env.options, **options}, each=each)
+    return replace(env, options={**env.options, **options}, each=overridden(env.each, options))
 
 
 def can_be_helped(env: EnvConfig) -> bool:

@@ -117,7 +117,12 @@ def assemble(blueprint: Blueprint, directory: Path, crew: Crew | None = None) ->
     processes = None if collection.workers else _gradient_processes(blueprint, 0)
     t = Topology()
     if crew is None:
-        collector = t.add(CollectorActor, count=blueprint.collectors, process=processes, blueprint=blueprint)
+        given = (
+            {"blueprint": blueprint, "directory": directory}
+            if blueprint.config.env.is_apart
+            else {"blueprint": blueprint}
+        )
+        collector = t.add(CollectorActor, count=blueprint.collectors, process=processes, **given)
     else:
         several = policies_collector(len(blueprints))
         collector = t.add(several, group="collectors", count=blueprint.collectors, process=processes, crew=crew)

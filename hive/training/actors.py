@@ -50,7 +50,7 @@ from hive.envs.configured import changed_env
 from hive.envs.vectors.attributes import set_attributes, takes_attributes
 from hive.envs.vectors.helped_vector import helped_vector
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
-from hive.experience import Purpose, Rollout, steps_in
+from hive.experience import Purpose, Rollout, steps_in, stream_seed
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.plain_data import pack
 from hive.records import JSON, RunDirectory, write_nan_dump
@@ -60,6 +60,7 @@ from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.callbacks.changes import ChangedKeys, ChangesReader
 from hive.training.callbacks.messages import RunChanges
 from hive.training.callbacks.start import changes_at_start
+from hive.training.collect.apart import Apart
 from hive.training.collect.collector import occasion_of, seed_all_globals
 from hive.training.gradient.devices import begin_device, pin
 from hive.training.gradient.g_worker import GWorker
@@ -88,10 +89,12 @@ class CollectorActor(Actor):
     behaviour = Subscription(Weights)
     changes = Subscription(RunChanges, optional=True)
 
-    def __init__(self, blueprint: Blueprint, first_source: int = 0) -> None:
-        """`first_source`: the number, within the run, of the first collector of this group."""
+    def __init__(self, blueprint: Blueprint, first_source: int = 0, directory: Path | None = None) -> None:
+        """`first_source`: the number, within the run, of the first collector of this group. directory: of the run."""
         config = blueprint.config
         self.blueprint = blueprint
+        # Its environments, if they have processes of their own.
+        self.apart = Apart(self, config, blueprint.environment, directory) if config.env.is_apart else None
         self.schedule = schedule_of(blueprint)
         # The round of the resume barrier that the environments were last built and reset at.
         self.reset_round = self.schedule.barriers.last(self.rollouts.produced)
@@ -117,6 +120,9 @@ class CollectorActor(Actor):
 
     def vector(self) -> VectorEnvironment:
         """Return new environments, at the start and at every resume barrier. Subclasses may override."""
+        if self.apart is not None:
+            word = stream_seed(*self._building())
+            return self.apart.vector(self.blueprint.config.env, self.contexts(), self.values.options, word)
         seeds = [context.seed for context in self.contexts()]
         if not (self.forked and self.may_help):
             return self._made(0, len(seeds), self.values.options, seeds)
@@ -169,8 +175,12 @@ class CollectorActor(Actor):
         return vector
 
     def _seed_building(self) -> None:
+        seed_all_globals(*self._building())
+
+    def _building(self) -> tuple[int, Purpose, int, int]:
+        """Return the stream of the seeds of global generators while environments are built."""
         occasion = occasion_of(self.reset_round, self.incarnation)
-        seed_all_globals(self.blueprint.config.run.seed, Purpose.building, self.source_number, occasion)
+        return self.blueprint.config.run.seed, Purpose.building, self.source_number, occasion
 
     async def setup(self) -> None:
         """Reset the environments, so that an environment that fails to reset ends the run before it begins."""
@@ -203,6 +213,8 @@ class CollectorActor(Actor):
             self._name_draws()  # before the rollout counts, so that the run's summary has it
             self.rollouts.commit(slot)
             self._name_statistics()
+            if self.apart is not None:
+                self.apart.write()
 
     def _name_draws(self) -> None:
         """Say once that environments draw global random numbers, which helpers would change or have changed."""

@@ -79,7 +79,7 @@ def limits_of(env: EnvConfig, household: Household) -> Limits:
     )
 
 
-def divided(count: int, processes: int | None) -> list[int]:
-    """Return how many environments each process has. processes: None for one of each."""
-    number = count if processes is None else min(processes, count)
+def divided(count: int, processes: str) -> list[int]:
+    """Return how many environments each process has. processes: env.processes."""
+    number = count if processes == "each" else min(int(processes), count)
     return [count * (part + 1) // number - count * part // number for part in range(number)]

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from hive.config.each import overridden
 from hive.envs.context import EnvContext
 from hive.envs.make import describe
 from hive.envs.processes.stepper import ACTIVITIES, Activity
@@ -96,7 +97,8 @@ class _EnvironmentShare(Share):
     def _build(self, options: Mapping[str, Any]) -> VectorEnvironment:
         task = self._task
         seeds = self._seeds[:: task.rows]
-        recipe = replace(task.recipe, options={**task.recipe.options, **options})
+        each = overridden(task.recipe.each, options)
+        recipe = replace(task.recipe, options={**task.recipe.options, **options}, each=each)
         contexts = [replace(one, seed=int(seed)) for one, seed in zip(task.contexts, seeds, strict=True)]
         vector = vector_of(recipe, task.count, task.first, contexts)
         self._compare(vector)

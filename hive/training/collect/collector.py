@@ -31,6 +31,7 @@ from hive.envs import (
     FinalObservations,
     HelpedVector,
     ObservationSpec,
+    ProcessVector,
     StepRow,
     VectorEnvironment,
     runs_python,
@@ -257,11 +258,17 @@ class Collector:
         seeds = stream_seeds(self.seed, Purpose.environment, self.source * envs, envs, occasion)
         if self.runs_python:
             seed_all_globals(self.seed, Purpose.resetting, self.source, occasion)
+        self._seed_processes(Purpose.resetting, occasion)
         self.vector.reset(seeds, self.current)
         self.stack = FrameStack.of(self.observation, self.current)
         self._start = start
         if isinstance(self.vector, HelpedVector) and self.vector.drew and self._may_leave_helpers():
             self._leave_helpers()
+
+    def _seed_processes(self, purpose: Purpose, sequence: int) -> None:
+        """Seed the global generators of processes of environments, as those of this process are for its own."""
+        if isinstance(self.vector, ProcessVector):
+            self.vector.seed_globals(stream_seed(self.seed, purpose, self.source, sequence))
 
     def begin_episodes(self, envs: int) -> None:
         """Forget all episodes of `envs` rows."""
@@ -286,6 +293,7 @@ class Collector:
         torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
         if self.runs_python:
             seed_globals(stream_seed(self.seed, Purpose.stepping, self.source, sequence))
+        self._seed_processes(Purpose.stepping, sequence)
         steps, envs = rollout["rewards"].shape
         self._generator = stream(self.seed, Purpose.action, self.source, sequence, self._generator)
         noise = self.distribution.draw_noise(self._generator, steps, envs)

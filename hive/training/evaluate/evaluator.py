@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from hive.envs import (
     EnvContext,
+    Household,
     ObservationSpec,
     StepRow,
     VectorEnvironment,
@@ -115,13 +116,24 @@ class Evaluator:
         policy.eval()
 
     @classmethod
-    def of_run(cls, blueprint: Blueprint, status: Status | None = None, number: int = 0) -> Evaluator:
-        """Make evaluator `number` of a run, with its own environments and network."""
+    def of_run(
+        cls,
+        blueprint: Blueprint,
+        status: Status | None = None,
+        number: int = 0,
+        household: Household | None = None,
+    ) -> Evaluator:
+        """Make evaluator `number` of a run, with its own environments and network.
+
+        household: as of `configured_vector`.
+        """
         evaluation, env = blueprint.config.evaluation, blueprint.config.evaluation_env
         seed_all_globals(blueprint.config.run.seed, Purpose.evaluation_building, 0, 0)
         episodes = evaluation.episodes * blueprint.environment.rows  # each agent has episodes of its own
         contexts = evaluator_contexts(blueprint, number)
-        return cls._of(blueprint, configured_vector(env, evaluation.envs, contexts=contexts), episodes, status)
+        spec = None if blueprint.config.evaluation.env else blueprint.environment
+        vector = configured_vector(env, evaluation.envs, contexts=contexts, spec=spec, household=household)
+        return cls._of(blueprint, vector, episodes, status)
 
     @classmethod
     def of_videos(cls, blueprint: Blueprint, vector: VectorEnvironment) -> Evaluator:
