@@ -23,6 +23,7 @@ from typing import Any
 from hive.config.algorithms import LARGEST_INTEGER, AlgorithmConfig, ReplayConfig
 from hive.config.each import are_each, evaluator_indices, training_indices
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
+from hive.config.limits import START_LIMIT_S
 from hive.config.policies import OVERRIDDEN, POLICIES, PolicyConfig
 from hive.config.run_names import NAME_LENGTH
 from hive.config.schemes import DEFAULT_SCHEME, SCHEMES
@@ -32,7 +33,6 @@ from hive.cores import cores
 from hive.declared import RULES
 
 EVALUATION_ENVS = 16  # default limit of `evaluation.envs`: that of `collection.envs`, for the same memory
-START_LIMIT_S = 300.0  # simulators start in minutes: they load scenes, compile shaders, wait for a license
 MOST_THREADS = 256  # that native/include/hive/team.hpp shares a pass among
 WORKERS = 1024  # maximum workers of one kind: each is a process, and a typing error must not fork a million of them
 

@@ -11,7 +11,7 @@ from hive.envs.processes.ending import end_processes, mark_of
 from hive.envs.processes.environment_process import execute, how_ended, plain_recipe, result_of
 from hive.envs.processes.output import Output
 from hive.envs.recipe import Recipe
-from hive.envs.spaces.reading_spaces import from_plain
+from hive.envs.spaces.plain_specs import from_plain
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.errors import EnvironmentFailed
 from hive.runtime.process.user_code.sent_errors import raise_sent

@@ -24,7 +24,7 @@ from hive.envs.processes.stepper import ACTIVITIES, Activity, Doing
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import ActionSpec
 from hive.envs.spaces.observation import ObservationSpec
-from hive.envs.spaces.reading_spaces import to_plain
+from hive.envs.spaces.plain_specs import to_plain
 from hive.envs.vectors.row_block import RowBlock
 from hive.envs.vectors.share import Answer, Order
 from hive.errors import ConfigError, EnvironmentFailed

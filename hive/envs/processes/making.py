@@ -10,13 +10,13 @@ from hive.config import EnvConfig
 from hive.config.sizes import bytes_of
 from hive.cores import cores
 from hive.envs.processes.environment_process import EnvironmentProcess, Launch
-from hive.envs.processes.process_vector import ProcessVector, Watcher
+from hive.envs.processes.process_vector import ProcessVector, Watcher, mixed
 from hive.envs.processes.supervised import Limits
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.row_block import RowBlock
-from hive.experience.streams import Purpose, stream_seed
 
+SEED_SHIFT = 32  # seeds of environments have 31 bits
 STEP_LIMIT_S = 60.0  # of one step, outside of a run, which has supervision.phase_limit_s
 START_LIMIT_S = 300.0  # the same of a start and of a reset
 
@@ -25,13 +25,13 @@ START_LIMIT_S = 300.0  # the same of a start and of a reset
 class Household:
     """What processes of environments need besides the config.
 
-    seed: of the run. output: the file for what the processes of an environment print, given its number in the
+    reseed: as of `Supervised`. output: the file for what the processes of an environment print, given its number in the
     collector; None: in memory. start_limit_s, step_limit_s: where the config sets none. collectors: of this machine,
     each of which has as many processes.
     """
 
     watcher: Watcher
-    seed: int = 0
+    reseed: Callable[[int, int], int] = lambda index, incarnation: mixed(incarnation, index + 1) >> SEED_SHIFT
     output: Callable[[int], Path | None] = lambda _: None
     start_limit_s: float = START_LIMIT_S
     step_limit_s: float = STEP_LIMIT_S
@@ -56,13 +56,10 @@ def process_vector(
         counts,
         limits_of(env, household),
         household.watcher,
-        lambda index, incarnation: stream_seed(household.seed, Purpose.restarted, index, incarnation) >> SEED_SHIFT,
+        household.reseed,
         infos=len(env.info),
         rows=spec.rows,
     )
-
-
-SEED_SHIFT = 32  # seeds of environments have 31 bits, as those of `stream_seeds`
 
 
 def limits_of(env: EnvConfig, household: Household) -> Limits:

@@ -28,7 +28,7 @@ from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import ActionSpec
 from hive.envs.spaces.differences import check_alike
 from hive.envs.spaces.observation import ObservationSpec
-from hive.envs.spaces.reading_spaces import from_plain, to_plain
+from hive.envs.spaces.plain_specs import from_plain, to_plain
 from hive.envs.vectors.attributes import set_attributes
 from hive.envs.vectors.row_block import RowBlock
 from hive.envs.vectors.seeding import globals_state, seed_globals

@@ -14,6 +14,7 @@ from typing import Any
 from hive.config import Config, EnvConfig
 from hive.envs import EnvContext, EnvironmentSpec, Failure, Household, ProcessVector, Watcher, process_vector, recipe_of
 from hive.errors import RecordError
+from hive.experience import Purpose, stream_seeds
 from hive.records import RunDirectory
 from hive.records.environments import write_environments
 from hive.records.run_warnings import ENVIRONMENT_FAILED, WARNING
@@ -36,7 +37,7 @@ class Apart:
         self._vector: ProcessVector | None = None
         self.household = Household(
             Watcher(self._failed, self._waiting),
-            config.run.seed,
+            lambda index, incarnation: stream_seeds(config.run.seed, Purpose.restarted, index, 1, incarnation)[0],
             self._output,
             config.start_limit_s,
             config.supervision.phase_limit_s,
