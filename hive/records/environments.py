@@ -26,7 +26,7 @@ from hive.records.regular import open_regular
 RUNNING, STARTING, RESETTING, LEFT_OUT = "running", "starting", "resetting", "left out"
 
 SUFFIX = ".json"
-MOST_ENVIRONMENTS = 4096  # of one actor; rows after these are left out
+MOST_ENVIRONMENTS = 4096  # maximum rows of one actor that are read
 MOST_BYTES = 4 << 20  # size of a file that is read: a kilobyte for each environment
 MOST_TEXT = 300  # characters of the text of a failure that are kept
 MOST_STATE = 20  # characters of a state that are kept
@@ -120,7 +120,7 @@ def failure_counts(rows: Iterable[EnvironmentRow]) -> dict[str, float]:
 def median_step_s(rows: Iterable[EnvironmentRow]) -> float | None:
     """Return the median of the environments' medians, the lower one of an even number; None before the first step.
 
-    Of two environments it is that of the faster one: the mean of both would hide how slow the other one is.
+    For two environments, the mean of both would hide how slow one of them is.
     """
     known = [row.median_step_s for row in rows if row.median_step_s is not None]
     return statistics.median_low(known) if known else None
