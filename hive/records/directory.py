@@ -91,7 +91,7 @@ class RunDirectory:
     best = _Below("best")  # the folder of the best policy; like the next two, created by its first writer
     nan_dumps = _Below("not-finite")
     videos = _Below("videos")
-    environments = _Below("environments")  # of actors with environment processes only
+    environments = _Below("environments")  # exists only where processes step environments
     policies_file = _Below("policies.json")
     policies = _Below("policies")
 

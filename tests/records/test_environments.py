@@ -76,7 +76,12 @@ def test_a_damaged_file_has_no_rows(run: RunDirectory, content: bytes) -> None:
 def test_rows_that_do_not_fit_are_left_out(run: RunDirectory) -> None:
     good = dataclasses.asdict(row(1))
     odd: list[Any] = [7, None, {}, good | {"index": -1}, good | {"pid": "1"}, good | {"steps": 1e400}]
-    odd += [good | {"state": None}, good | {"failures": True}, good | {"median_step_s": "fast"}]
+    odd += [
+        good | {"state": None},
+        good | {"failures": True},
+        good | {"median_step_s": "fast"},
+        good | {"worst_step_s": -1},
+    ]
     long = good | {"index": 2, "last_failure": "x" * 10_000, "state": "y" * 10_000, "of a newer version": 1}
     run.environments.mkdir()
     (run.environments / "collector-0.json").write_text(json.dumps({"environments": [*odd, long, good]}))

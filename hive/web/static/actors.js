@@ -15,10 +15,12 @@ function environmentCells(environments) {
 }
 
 function environmentTable({ text, heading, rows, troubled }) {
-  const shown = table(heading, rows, { numbers: [0, 2, 3, 4, 5, 6, 7] });
+  const shown = table(heading.slice(0, -1), rows.map((row) => row.slice(0, -1)), { numbers: [0, 2, 3, 4, 5, 6, 7] });
   shown.className = "environments-table";
   [...shown.tBodies[0].rows].forEach((row, n) => row.cells[1].classList.toggle("bad", troubled[n]));
-  return [h("h3", {}, "environments"), h("p.dim", {}, text), shown];
+  const reports = rows.filter((row) => row.at(-1)).map((row) => // below the table: they are long
+    h("p.dim.report", {}, h("b", {}, `env ${row[0]}`), ` last failure: ${row.at(-1)}`));
+  return [h("h3", {}, "environments"), h("p.dim", {}, text), shown, ...reports];
 }
 
 export class Actors {
@@ -50,7 +52,7 @@ export class Actors {
     if (!page) return;
     const stepped = page.actors.some((row) => row.environments);
     const rows = page.actors.map((row) => {
-      const slow = page.trouble.some((entry) => entry.actor === row.name);
+      const slow = page.trouble.some((entry) => entry.actor === row.name && entry.since);
       return [h("button.name", { type: "button", onclick: () => this.choose(row.name) }, row.name),
         h("span", { className: `state ${row.state}` }, row.state), h("span", { className: slow ? "bad" : "" }, row.activity),
         h("span", { className: slow ? "bad" : "" }, row.since), row.cpu, row.memory, row.rate,
