@@ -30,6 +30,7 @@ def described_apart(recipe: Recipe, limit_s: float, context: EnvContext | None =
         late = process.poll() is None and found is None
     finally:
         end_processes(process.pid, mark, process.poll)
+        process.wait()  # at once, but for threads that are still exiting
         os.close(end)
     if text := output.tail():
         sys.stderr.write(f"{text}\n")

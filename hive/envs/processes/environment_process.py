@@ -150,6 +150,7 @@ class EnvironmentProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(limit_s)
         end_processes(self._process.pid, self._mark, self._process.poll)
+        self._process.wait()  # at once, but for threads that are still exiting
         os.close(self._errors)
         self._process, self._open = None, False
 

@@ -161,10 +161,15 @@ class ProcessVector:
             self._wait_for(unit)
         self._times[self._calls % KEPT_STEPS] = self._block.arrays["step_ns"]
         self._calls += 1
-        for unit in self.units:
-            if unit.has_seam:
-                self._write_seam(unit)
+        seams = [unit for unit in self.units if unit.has_seam]
+        for unit in seams:
+            self._write_seam(unit)
         self._block.copy_to(row, self._starts)
+        for unit in seams:
+            if unit.state == "running":  # it has come back: the row has the observation of its reset
+                unit.has_seam = False
+            else:  # not in the block, into which its process may write just now
+                row.observations[unit.columns] = self._last[unit.columns]
         np.copyto(self._last, row.observations)
         if self._now_ns() - self._looked_ns > LOOK_S * 1e9:
             self._look()
@@ -260,19 +265,12 @@ class ProcessVector:
             unit.check_memory()
 
     def _write_seam(self, unit: Supervised) -> None:
-        """Write the columns of one that was not stepped: a row that is not valid.
-
-        Its observation is that of the reset if it has come back, else its last one again.
-        """
+        """Write the columns of one that was not stepped, but for the observations: rows that are not valid."""
         arrays, columns = self._block.arrays, unit.columns
         for name in ("rewards", "terminated", "truncated", "valid", "episode_returns", "episode_lengths"):
             arrays[name][columns] = 0
         arrays["final_index"][columns] = -1
         arrays["infos"][columns] = np.nan
-        if unit.state == "running":
-            unit.has_seam = False
-        else:
-            arrays["observations"][columns] = self._last[columns]
 
 
 def mixed(word: int, number: int) -> int:
