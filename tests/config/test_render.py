@@ -34,6 +34,7 @@ SPECIAL = {
         | st.dictionaries(TEXT, FREE, max_size=2).map(lambda table: {**table, "name": "a:B"}),
         max_size=2,
     ),
+    "env.each": st.sampled_from([[], [{"index": 0, "options": {"a": "{index + 3}"}, "reset_options": {}}]]),
     "env.curriculum": st.sampled_from(
         [[], [{"steps": 5, "options": {"a": 1}}, {"return": 2.5, "options": {"b": "c"}}]]
     ),
