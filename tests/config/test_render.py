@@ -29,6 +29,7 @@ SPECIAL = {
     "run.topology": st.sampled_from(["mine.py", "/a/b.py:f", "my.own", "my.own:topology"]),
     "env.id": TEXT.filter(lambda text: text.isprintable() and text != ""),
     "env.options": st.dictionaries(TEXT, FREE, max_size=2),
+    "env.reset_options": st.dictionaries(TEXT, FREE, max_size=2),
     "env.wrappers": st.lists(
         st.just("FlattenObservation")
         | st.dictionaries(TEXT, FREE, max_size=2).map(lambda table: {**table, "name": "a:B"}),

@@ -80,7 +80,7 @@ def test_spaces_of_all_collectors_are_compared_with_those_of_the_run() -> None:
     assert [one.options for one in blueprint.vector(x=5).environments] == [{"x": 5}] * 2  # type: ignore[attr-defined]
     later = blueprint.contexts(1)
     with pytest.raises(EnvironmentFailed, match="the actions of the environment 0 and of the environment 2 of the run"):
-        blueprint.vector(contexts=later, wide="{index + 1}", x=0)
+        blueprint.vector(contexts=later, wide=3)
 
 
 @pytest.mark.parametrize(
@@ -130,3 +130,15 @@ def test_indices_of_evaluators_may_be_given_in_either_table() -> None:
     assert [entry["index"] for entry in config.evaluation_env.each] == [3, 4]
     other = load_config("run.toml", [*sets, *more, 'evaluation.env.id="Acrobot-v1"'], text="").evaluation_env
     assert other.each == ()
+
+
+def test_environments_are_closed_before_others_are_made_in_their_place_and_once() -> None:
+    collector = Blueprint(config_of(ENV, collection__envs=1)).collector(0)
+    closed: list[int] = []
+    for number in range(2):
+        old, old.close = collector.vector, lambda: closed.append(1)  # type: ignore[method-assign, assignment]
+        collector.close()
+        assert len(closed) == number + 1
+        collector.rebuild(Blueprint(config_of(ENV, collection__envs=1)).vector(), 0)
+    assert len(closed) == 2
+    collector.close()
