@@ -132,7 +132,7 @@ def test_placeholders_are_filled_and_nothing_is_evaluated(given: Any, expected: 
 
 
 def test_a_recipe_of_one_environment_has_what_env_each_has_for_it() -> None:
-    each = [
+    each: list[dict[str, Any]] = [
         {"index": [2, 3], "options": {"map": "b", "port": "{index + 10}"}},
         {"index": 3, "options": {"map": "c"}, "reset_options": {"level": "{seed}"}},
     ]

@@ -47,7 +47,7 @@ def test_indices_count_on_over_collectors_and_evaluators() -> None:
     )
     blueprint = Blueprint(config)
     blueprint.run = "tells-1"
-    collectors = [blueprint.collector(source) for source in range(2)]
+    collectors: list[Any] = [blueprint.collector(source) for source in range(2)]
     evaluators = [Evaluator.of_run(blueprint, number=number) for number in range(2)]
     found = [told(one.vector) for one in (*collectors, *evaluators)]
     assert [[one.index for one in each] for each in found] == [[0, 1, 2], [3, 4, 5], [6, 7], [8, 9]]
@@ -136,7 +136,7 @@ def test_environments_are_closed_before_others_are_made_in_their_place_and_once(
     collector = Blueprint(config_of(ENV, collection__envs=1)).collector(0)
     closed: list[int] = []
     for number in range(2):
-        old, old.close = collector.vector, lambda: closed.append(1)  # type: ignore[method-assign, assignment]
+        old, old.close = collector.vector, lambda: closed.append(1)
         collector.close()
         assert len(closed) == number + 1
         collector.rebuild(Blueprint(config_of(ENV, collection__envs=1)).vector(), 0)
