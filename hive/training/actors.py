@@ -248,7 +248,13 @@ class CollectorActor(Actor):
         if barrier != self.reset_round:
             self.reset_round = barrier
             with self.status(START):
-                self.collector.rebuild(self._new_vector(barrier), barrier)
+                self._rebuild(barrier)
+
+    def _rebuild(self, start: int) -> None:
+        """Replace the environments and reset them at round `start`; the old ones are closed first, as with helpers."""
+        if not (self.forked and self.may_help and self.helped is not None):
+            self.collector.close()
+        self.collector.rebuild(self._new_vector(start), start)
 
     def _change(self, sequence: int) -> None:
         """Use what callbacks have changed for this rollout. The policy that it is made with was published later."""
@@ -264,7 +270,7 @@ class CollectorActor(Actor):
                 listed = ", ".join(f"{name} = {value!r}"[:SHOWN] for name, value in self.values.options.items())
                 self.note("changed", f"environments are made with {listed} from rollout {sequence:,} on")
             with self.status(START):
-                self.collector.rebuild(self._new_vector(sequence), sequence)
+                self._rebuild(sequence)
         else:
             known = {name: pack(value) for name, value in before.attributes.items()}
             attributes = self.values.attributes

@@ -360,15 +360,15 @@ class Blueprint:
     ) -> list[EnvContext]:
         """Return who the environments of collector `source` are. start: the round of the reset that follows."""
         envs = envs or self.config.collection.envs
-        where = {"start": start, "incarnation": incarnation, "rows": self.environment.rows, "run": self.run}
-        return contexts_of(self.config.run.seed, source, envs, **where)
+        seed, rows = self.config.run.seed, self.environment.rows
+        return contexts_of(seed, source, envs, start=start, incarnation=incarnation, rows=rows, run=self.run)
 
     def check_spaces(self, vector: VectorEnvironment, first: EnvContext) -> None:
         """Raise EnvironmentFailed if the environments of a vector have other spaces than the run. first: its first."""
-        specs = getattr(vector, "observation", None), getattr(vector, "action", None)
-        if specs[0] is not None and specs[1] is not None:  # those of other vectors are one description for all
+        observation, action = getattr(vector, "observation", None), getattr(vector, "action", None)
+        if observation is not None and action is not None:  # a compiled vector has one description for all
             spec, what = self.environment, f"the environment {first.index} of the run"
-            check_alike(what, specs, (spec.observation, spec.action), "the environment 0")
+            check_alike(what, (observation, action), (spec.observation, spec.action), "the environment 0")
 
     @functools.cached_property
     def wanted(self) -> Wanted:

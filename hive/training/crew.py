@@ -69,8 +69,8 @@ class Crew:
         """Make the environments of collector `source`, with the agents of all policies, for a reset at `start`."""
         infos = [blueprint.config.env.info for blueprint in self.blueprints]
         recipe, envs = recipe_of(self.config.env), self.config.collection.envs
-        where = {"start": start, "incarnation": incarnation, "run": self.first.run}
-        contexts = contexts_of(self.config.run.seed, source, envs, **where)
+        seed, run = self.config.run.seed, self.first.run
+        contexts = contexts_of(seed, source, envs, start=start, incarnation=incarnation, run=run)
         return make_table(recipe, envs, self.policies.seats, self.policies.bots, infos, contexts)
 
 

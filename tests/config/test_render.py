@@ -29,11 +29,13 @@ SPECIAL = {
     "run.topology": st.sampled_from(["mine.py", "/a/b.py:f", "my.own", "my.own:topology"]),
     "env.id": TEXT.filter(lambda text: text.isprintable() and text != ""),
     "env.options": st.dictionaries(TEXT, FREE, max_size=2),
+    "env.reset_options": st.dictionaries(TEXT, FREE, max_size=2),
     "env.wrappers": st.lists(
         st.just("FlattenObservation")
         | st.dictionaries(TEXT, FREE, max_size=2).map(lambda table: {**table, "name": "a:B"}),
         max_size=2,
     ),
+    "env.each": st.sampled_from([[], [{"index": 0, "options": {"a": "{index + 3}"}, "reset_options": {}}]]),
     "env.curriculum": st.sampled_from(
         [[], [{"steps": 5, "options": {"a": 1}}, {"return": 2.5, "options": {"b": "c"}}]]
     ),
