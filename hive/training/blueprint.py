@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -31,6 +32,7 @@ from hive.envs import (
     seed_globals,
 )
 from hive.envs.configured import changed_env
+from hive.envs.processes.describing import keeping
 from hive.envs.raw_returns import RAW_RETURN
 from hive.envs.spaces.differences import check_alike
 from hive.envs.spaces.meaning import kept_meaning, kept_scale
@@ -417,14 +419,18 @@ class Blueprint:
         )
 
 
-def environment_of(config: Config) -> EnvironmentSpec:
-    """Build the environment of the config, read its spaces and close it. Raises what it raises, and ConfigError."""
+def environment_of(config: Config, kept: Path | None = None) -> EnvironmentSpec:
+    """Build the environment of the config, read its spaces and close it. Raises what it raises, and ConfigError.
+
+    kept: the file with the spaces that processes of environments have told at an earlier start of the run.
+    """
     # Also for what the environment's module draws when it is imported; torch's has a fixed seed in a new process.
     seed_globals(stream_seed(config.run.seed, Purpose.describing, 0, 0))
-    environment = configured_spec(config.env, config.start_limit_s)
-    check_evaluation(config, environment)
-    check_curriculum(config, environment)
-    check_each(config, environment)
+    with keeping(kept):
+        environment = configured_spec(config.env, config.start_limit_s)
+        check_evaluation(config, environment)
+        check_curriculum(config, environment)
+        check_each(config, environment)
     return environment
 
 

@@ -127,6 +127,7 @@ def check_crew(config: Config) -> None:
         "evaluation.every": (config.evaluation.every, "leave it out; `hive eval` plays all policies together"),
         "run.callbacks": (config.run.callbacks, "leave it out"),
         "env.curriculum": (config.env.curriculum, "leave it out; the environment can count its own episodes"),
+        "env.processes": (config.env.is_apart, "leave it out: agents of one environment act in one process"),
         "collection.fraction_workers": (config.collection.fraction_workers < 1, "leave it out"),
         "collection.hosts": (config.collection.hosts, "leave it out: all agents play on this machine"),
     }

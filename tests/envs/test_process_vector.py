@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from failing_environments import GROWTH
+from simulation.environments import LIMITS, World, run
 
 from hive.config import EnvConfig
 from hive.envs import EnvContext, Failure, Household, ProcessVector, StepRow, Watcher, configured_spec, process_vector
@@ -20,7 +21,6 @@ from hive.envs.processes.supervised import DELAY_S, MAX_DELAY_S
 from hive.envs.random_actions import RandomActions
 from hive.errors import EnvironmentFailed
 from hive.runtime.process.user_code.companion import state_of
-from simulation.environments import LIMITS, World, run
 
 FAILING = "failing_environments:Failing"
 FIELDS = (
@@ -126,7 +126,7 @@ FULL = pytest.mark.full(reason="the others are alike")
         pytest.param("stop", "SIGSTOP", marks=FULL),
         pytest.param("hang", "it took longer than 0.3 s (env.step_limit_s)", marks=FULL),
         pytest.param("return nan", "returned an observation with nan", marks=FULL),
-        pytest.param("grow", "over the limit (env.memory_limit, 0.1953125 GiB)", marks=FULL),
+        pytest.param("grow", "over the limit (env.memory_limit, 0.195312 GiB)", marks=FULL),
     ],
 )
 def test_one_that_fails_comes_back_and_its_neighbour_loses_no_step(how: str, cause: str, runs: list[Run]) -> None:
