@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from hive.config import START_LIMIT_S, Config, EnvConfig
+from hive.envs.external.program import describe_program
 from hive.envs.make import describe, steps_one_by_one
 from hive.envs.recipe import MASKED, Recipe
 from hive.envs.spaces.actions import ActionSpec
@@ -23,11 +24,13 @@ from hive.runtime.process.user_code.throwaway import forks
 def configured_spec(env: EnvConfig, limit_s: float = START_LIMIT_S) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it. Raises the errors of `describe`.
 
-    In a process that forks others later a child does it; see `hive.envs.spaces.reading_spaces`. limit_s: of that child
-    if env.start_limit_s is not set.
+    A program (env.command, env.connect) is a process of its own. Everything else is built by a child in a process that
+    forks others later; see `hive.envs.spaces.reading_spaces`. limit_s: of either, if env.start_limit_s is not set.
     """
     limit_s = limit_s if env.start_limit_s is None else env.start_limit_s
     recipe = recipe_of(env)
+    if recipe.is_program:
+        return configured_meaning(describe_program(recipe, limit_s), env)
     return configured_meaning(described_by_child(recipe, limit_s) if forks() else describe(recipe), env)
 
 
@@ -50,8 +53,9 @@ def can_be_helped(env: EnvConfig) -> bool:
 
 def recipe_of(env: EnvConfig) -> Recipe:
     """Return how an environment of the config is made; around its env.wrappers is that of env.action_mask."""
+    is_program = bool(env.command) or env.connect is not None
     mask = {"name": MASKED, "source": env.action_mask, "id": env.id}
-    wrappers = (*env.wrappers, mask) if env.action_mask else env.wrappers
+    wrappers = (*env.wrappers, mask) if env.action_mask and not is_program else env.wrappers
     return Recipe(
         env.id,
         env.options,
@@ -63,6 +67,8 @@ def recipe_of(env: EnvConfig) -> Recipe:
         env.action_mask,
         env.agent_index,
         env.state,
+        env.command,
+        env.connect,
     )
 
 

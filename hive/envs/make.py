@@ -89,6 +89,10 @@ def make_any(recipe: Recipe, render_mode: str | None = None) -> Any:
     """
     import gymnasium
 
+    if recipe.is_program:
+        from hive.envs.external.environment import program_environment
+
+        return program_environment(recipe, render_mode)
     id, options, wrappers = recipe.id, recipe.options, recipe.wrappers
     target = _find(id)
     environment: Any
@@ -190,6 +194,8 @@ def takes_native(recipe: Recipe) -> bool:
     share one random generator; and for the preset "atari" without wrappers. "native" selects it if there is no compiled
     form for the options. Raises ConfigError for "native" with wrappers, which are put around single environments.
     """
+    if recipe.is_program:
+        return False
     native, presets = recipe.kind == "native", recipe.preset != "none"
     if recipe.kind == "auto":
         native = not recipe.wrappers if presets else getattr(_find(recipe.id), "entry_point", recipe.id) is None
@@ -204,7 +210,7 @@ def takes_native(recipe: Recipe) -> bool:
 
 def steps_one_by_one(recipe: Recipe) -> bool:
     """Whether `hive.envs.vectors.vector.make_vector` builds single environments. Raises ConfigError as that does."""
-    if takes_native(recipe):
+    if takes_native(recipe) or recipe.is_program:
         return False
     return bool(recipe.wrappers) or recipe.preset != "none" or _compiled_form(recipe) is None
 
@@ -244,6 +250,8 @@ def describe(recipe: Recipe) -> EnvironmentSpec:
 def limit_advice(recipe: Recipe) -> str:
     """Return the setting that ends the episodes of this environment at a limit, which depends on how it is made."""
     id, wrappers = recipe.id, recipe.wrappers
+    if recipe.is_program:
+        return "the program must give max_episode_steps in its hello, or set truncated"
     if recipe.preset == "atari":
         return f"env.options = {{ max_num_frames_per_episode = {4 * LIMIT} }}"
     found = _find(id)
@@ -260,6 +268,8 @@ def import_modules(recipe: Recipe) -> None:
 
     Raises EnvironmentMissing, and EnvironmentFailed if a module raises.
     """
+    if recipe.is_program:
+        return
     entry = getattr(_find(recipe.id), "entry_point", None)
     if isinstance(entry, str):
         with contextlib.suppress(EnvironmentMissing, EnvironmentFailed):  # the constructor's error says more
@@ -280,7 +290,7 @@ def _compiled_form(recipe: Recipe) -> tuple[CompiledEnvironment, Mapping[str, An
     from hive.envs.vectors.compiled import bit_equal, classic_control, load_library, with_limit
 
     id, options = recipe.id, recipe.options
-    if recipe.kind == "python":
+    if recipe.kind == "python" or recipe.is_program:
         return None
     if LIBRARY.search(id):
         form = load_library(id), options

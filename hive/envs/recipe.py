@@ -19,6 +19,7 @@ class Recipe:
     options: keyword arguments of the constructor; with the preset "atari" those of hive.envs.vectors.atari. kind:
     env.vector, "auto", "python" or "native" (`takes_native`). wrappers: put around single environments
     (hive.envs.wrappers). info: env.info, the values of `info` that a row has. rules: env.rules.
+    command, connect: those of [env], of a program behind a socket (hive.envs.external).
     """
 
     id: str
@@ -31,3 +32,10 @@ class Recipe:
     mask: str | None = None  # env.action_mask; around a single environment it is also the last of the wrappers
     agent_index: bool = False
     state: bool = False
+    command: Sequence[str] = ()
+    connect: str | None = None
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the environment is a program behind a socket, of which `id` is only the label."""
+        return bool(self.command) or self.connect is not None

@@ -43,21 +43,7 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
             self.observation_space = MaskedSpace({BESIDE_MASK: seen, MASK_KEY: mask}, (MASK_KEY,), choices)
             self._all = np.ones(sum(choices), np.int8)
             return
-        if not isinstance(seen, spaces.Dict) or source not in seen.spaces:
-            keys = ", ".join(f"`{key}`" for key in seen.spaces) if isinstance(seen, spaces.Dict) else "no dictionary"
-            raise EnvironmentFailed(
-                f"env.action_mask: the observations of `{id}` have no `{source}` (they have {keys})",
-                hint='set env.action_mask to the key of the mask, or to "info" for info["action_mask"]',
-                permanent=True,
-            )
-        shape = seen[source].shape
-        if int(np.prod(shape or ())) != sum(choices) or not shape:
-            raise EnvironmentFailed(
-                f"env.action_mask: `{source}` of `{id}` has the shape {shape}, and there are {sum(choices)} actions to "
-                "allow or forbid",
-                permanent=True,
-            )
-        self.observation_space = MaskedSpace(dict(seen.spaces), (source,), choices)
+        self.observation_space = masked_by_part(id, seen, environment.action_space, source)
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Start an episode; return its first observation, with the mask, and the info."""
@@ -82,6 +68,26 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
                 permanent=True,
             )
         return {BESIDE_MASK: observation, MASK_KEY: mask}
+
+
+def masked_by_part(id: str, seen: spaces.Space[Any], actions: spaces.Space[Any], source: str) -> MaskedSpace:
+    """Return the space of observations of which the part `source` is the mask. Raises EnvironmentFailed as Masked."""
+    choices = _choices(id, actions)
+    if not isinstance(seen, spaces.Dict) or source not in seen.spaces:
+        keys = ", ".join(f"`{key}`" for key in seen.spaces) if isinstance(seen, spaces.Dict) else "no dictionary"
+        raise EnvironmentFailed(
+            f"env.action_mask: the observations of `{id}` have no `{source}` (they have {keys})",
+            hint='set env.action_mask to the key of the mask, or to "info" for info["action_mask"]',
+            permanent=True,
+        )
+    shape = seen[source].shape
+    if int(np.prod(shape or ())) != sum(choices) or not shape:
+        raise EnvironmentFailed(
+            f"env.action_mask: `{source}` of `{id}` has the shape {shape}, and there are {sum(choices)} actions to "
+            "allow or forbid",
+            permanent=True,
+        )
+    return MaskedSpace(dict(seen.spaces), (source,), choices)
 
 
 def info_has_mask(recipe: Recipe) -> bool:
