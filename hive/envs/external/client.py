@@ -75,7 +75,7 @@ class ProgramClient:
             if left_s <= 0:
                 return False
             if self._wait(left_s) and not self._advance(until_s):  # has exited: what it had sent is read before
-                self._fail(self._exit(until_s))
+                self._fail(self._ending(until_s))
 
     def doing(self) -> Doing:
         """Return what the open order is about now."""
@@ -150,7 +150,7 @@ class ProgramClient:
             self._work = None
             return True
         except Closed as closed:
-            self._fail(self._exit(until_s) or str(closed))
+            self._fail(self._ending(until_s) or str(closed))
         except Misbehaved as fault:
             self._fail(str(fault), permanent=self.said is None)  # what it says of itself does not change
         except EnvironmentFailed as failure:
@@ -176,7 +176,7 @@ class ProgramClient:
             self._output.bound()
         return min(left_s, OUTPUT_S)
 
-    def _exit(self, until_s: float) -> str:
+    def _ending(self, until_s: float) -> str:
         """Return how the program has ended, waiting for it a moment; "" if it has not."""
         if self._process is None:
             return ""

@@ -8,6 +8,7 @@ from hive.envs.external.frames import Misbehaved
 from hive.envs.external.hello import Hello
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import ActionSpec, action_spec
+from hive.envs.spaces.masked_space import masked_by_part
 from hive.envs.spaces.observation import ArraySpec, ObservationPart, ObservationSpec, observation_spec
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ def masked_space(recipe: Recipe, said: Hello) -> Space[Any]:
     """Return the space of its observations, which says which part is the mask. Raises EnvironmentFailed."""
     if recipe.mask is None:
         return said.observation
-    from hive.envs.spaces.masks import masked_by_part  # it imports hive.envs.make, which builds programs too
-
     return masked_by_part(recipe.id, said.observation, said.action, recipe.mask)
 
 

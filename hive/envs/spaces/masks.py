@@ -20,7 +20,7 @@ from hive.envs.loading import close
 from hive.envs.make import make_any, takes_native
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import action_spec, choices_of
-from hive.envs.spaces.masked_space import MaskedSpace
+from hive.envs.spaces.masked_space import MaskedSpace, masked_by_part, masked_choices
 from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY
 from hive.errors import EnvironmentFailed
 
@@ -36,7 +36,7 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(environment)
         self._id = id
         self._from_info = source == "info"
-        choices = _choices(id, environment.action_space)
+        choices = masked_choices(id, environment.action_space)
         seen = environment.observation_space
         if self._from_info:
             mask = spaces.MultiBinary(sum(choices))
@@ -70,26 +70,6 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
         return {BESIDE_MASK: observation, MASK_KEY: mask}
 
 
-def masked_by_part(id: str, seen: spaces.Space[Any], actions: spaces.Space[Any], source: str) -> MaskedSpace:
-    """Return the space of observations of which the part `source` is the mask. Raises EnvironmentFailed as Masked."""
-    choices = _choices(id, actions)
-    if not isinstance(seen, spaces.Dict) or source not in seen.spaces:
-        keys = ", ".join(f"`{key}`" for key in seen.spaces) if isinstance(seen, spaces.Dict) else "no dictionary"
-        raise EnvironmentFailed(
-            f"env.action_mask: the observations of `{id}` have no `{source}` (they have {keys})",
-            hint='set env.action_mask to the key of the mask, or to "info" for info["action_mask"]',
-            permanent=True,
-        )
-    shape = seen[source].shape
-    if int(np.prod(shape or ())) != sum(choices) or not shape:
-        raise EnvironmentFailed(
-            f"env.action_mask: `{source}` of `{id}` has the shape {shape}, and there are {sum(choices)} actions to "
-            "allow or forbid",
-            permanent=True,
-        )
-    return MaskedSpace(dict(seen.spaces), (source,), choices)
-
-
 def info_has_mask(recipe: Recipe) -> bool:
     """Whether the info of the environment's resets has a mask of its actions, if it has a single form."""
     if takes_native(recipe):
@@ -104,15 +84,3 @@ def info_has_mask(recipe: Recipe) -> bool:
     finally:
         close(environment)
     return False
-
-
-def _choices(id: str, space: spaces.Space[Any]) -> tuple[int, ...]:
-    """Return the sizes of the discrete actions that a mask allows or forbids."""
-    choices = choices_of(action_spec(id, space))
-    if choices is not None:
-        return choices
-    raise EnvironmentFailed(
-        f"env.action_mask: `{id}` takes {type(space).__name__} actions, and only discrete ones can be masked",
-        hint="leave env.action_mask out",
-        permanent=True,
-    )
