@@ -67,7 +67,7 @@ def space_of(described: Any, what: str) -> Space[Any]:
         if inner == "dict":
             raise _fault(place, "type", inner, "no dict inside a dict: name the part `outer.inner`")
         found[name] = _array(inner, part, place)
-    _check_bytes(what, [*found.values()])
+        _check_bytes(what, [*found.values()])  # before the next one takes memory
     return spaces.Dict(found)
 
 
