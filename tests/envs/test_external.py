@@ -32,6 +32,7 @@ from hive.envs.spaces.observation import observation_spec
 from hive.errors import ConfigError, EnvironmentFailed
 
 CLIENT = Path(__file__).parents[2] / "examples" / "simulators"
+GUIDE = Path(__file__).parents[2] / "examples" / "guide"
 LIMIT_S = 20.0
 
 Serve = Callable[..., FakeProgram]
@@ -122,6 +123,26 @@ def test_a_conversation(serve: Serve) -> None:
     assert reset == {"request": "reset", "number": 1, "which": [0], "seeds": [5], "options": [{}]}
     assert step == {"request": "step", "number": 2, "actions": np.array([2], "<i8").tobytes()}
     assert close == {"request": "close", "number": 3}
+
+
+def test_the_conversation_of_the_specification_is_what_travels(serve: Serve) -> None:
+    block = (GUIDE / "simulator-protocol.md").read_text().partition("```text\n")[2].partition("```")[0]
+    frames: list[str] = []
+    for line in block.splitlines():
+        if line[0] in "<>":
+            frames.append("")
+        elif line.startswith(" " * 6):
+            frames[-1] += line.replace(" ", "")
+    requests, answers = map(bytes.fromhex, frames[::2]), map(bytes.fromhex, frames[1::2])
+    fake = serve(**dict.fromkeys(("hello", "reset", "step", "close"), lambda request: next(answers)))
+    program, row = program_of(Recipe("fake", connect=fake.address))
+    do(program, "start", [EnvContext(0, seed=7, run="try-1")])
+    do(program, "reset", [7])
+    do(program, "step", np.array([2]))
+    assert (row.observations.tolist(), row.terminated.tolist()) == ([[0.25, 0.0]], [1])
+    program.close()
+    program.end(LIMIT_S)
+    assert [framed(request) for request in fake.requests] == [*requests]
 
 
 def test_an_episode_that_ends_is_followed_by_the_next_one_in_the_same_step(serve: Serve) -> None:
