@@ -83,7 +83,7 @@ class Pupil(hive.CollectorActor):
     level = 1
 
     def vector(self) -> hive.VectorEnvironment:
-        return self.blueprint.vector(digits=self.level)
+        return self.blueprint.vector(contexts=self.contexts(), digits=self.level)
 
     async def run(self) -> None:
         await asyncio.gather(super().run(), self.listen())

@@ -85,7 +85,7 @@ class Player(hive.CollectorActor):
 
     def vector(self) -> hive.VectorEnvironment:
         self.league = list(ANYTHING)  # until the first message
-        return self.blueprint.vector(league=self.league)
+        return self.blueprint.vector(contexts=self.contexts(), league=self.league)
 
     async def run(self) -> None:
         await asyncio.gather(super().run(), self.listen())

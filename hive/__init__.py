@@ -42,6 +42,7 @@ The built-in trainer, for topologies that change it:
     Update                                        what `run.update_hook` receives
     Sink, MetricsRecord, Video, JsonlSink         what a custom sink has and receives, and the one for metrics.jsonl
     VectorEnvironment, make_vector, StepRow, FinalObservations    environments that are stepped together
+    EnvContext                                    who an environment is (`env_context` of its constructor)
     ObservationSpec, observation_spec, action_spec                how observations and actions are stored
     include_folder                                the folder of hive/env.h, for compiled environments
     stream, stream_seeds, Purpose                 random numbers that depend on the seed of the run

@@ -12,6 +12,7 @@ from hive.api.runs import train as train
 from hive.api.runs import train_async as train_async
 from hive.config import Config as Config
 from hive.config import load_config as load_config
+from hive.envs import EnvContext as EnvContext
 from hive.envs import FinalObservations as FinalObservations
 from hive.envs import ObservationSpec as ObservationSpec
 from hive.envs import StepRow as StepRow

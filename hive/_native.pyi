@@ -824,11 +824,14 @@ class RowWord:
     def __init__(self, memory: NDArray[np.uint8], index: int) -> None: ...
     def order(self, command: int) -> None:
         """Order something, and wake the other side."""
-    def ordered(self, limit_s: float) -> int | None:
-        """Wait for an order that has no answer yet; None if there is none within the limit."""
+    def ordered(self, limit_s: float, spins: bool = True) -> int | None:
+        """Wait for an order that has no answer yet; None if there is none within the limit.
+
+        spins: whether to look for some time before it sleeps, which pays where each process has a core.
+        """
     def answer(self, code: int) -> None:
         """Answer the order, and wake the other side."""
-    def answered(self, limit_s: float) -> int | None:
+    def answered(self, limit_s: float, spins: bool = True) -> int | None:
         """Wait until every order has its answer, and return the last one; None if it has none within the limit."""
 
 # Rounds of updates (program.hpp, round.hpp).

@@ -1,4 +1,4 @@
-"""`hive ps`: lists the processes of a run, what each is doing, and how it spends its time."""
+"""`hive ps`: lists the processes of a run, what each is doing, and how it spends its time; or its environments."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ from hive.records import (
     run_state,
 )
 from hive.records.documents import json_text
+from hive.records.environments import (
+    EnvironmentRow,
+    median_step_s,
+    read_environments,
+    without_processes,
+    worst_step_s,
+)
 from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning, active, warnings_of
 from hive.records.standings import PolicyStanding, standings
@@ -35,7 +42,8 @@ HEAD_NAME = "head"  # hive.config.schema.HEAD, without the import of all keys
 
 PS_KEYS = (
     *("run", "name", "host", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
-    *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters", "warnings", "gpus", "policies"),
+    *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters", "environments"),
+    *("warnings", "gpus", "policies"),
 )  # keys of every row of `ps --json`; null without one. The run's warnings, GPUs and policies are in the first row
 
 COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
@@ -72,6 +80,11 @@ def add_ps(commands: Any) -> None:
         epilog="example: hive ps cartpole-ppo-1",
     )
     add_run(ps, "all live runs in $HIVE_HOME, else the newest run there")
+    ps.add_argument(
+        "--envs",
+        action="store_true",
+        help="list the environments that are stepped by processes of their own: their failures and the times of steps",
+    )
     add_json(ps, "one JSON array")
     ps.set_defaults(run=run_ps)
 
@@ -91,20 +104,59 @@ def run_ps(options: argparse.Namespace) -> int:
         print(json_text([row for rows in tables for row in rows], indent=2))
         return 0
     for rows in tables:
-        _print_rows(rows)
+        (_print_environments if options.envs else _print_rows)(rows)
     return 0
+
+
+def _print_head(first: Mapping[str, Any]) -> None:
+    """Print the state and the warnings of a run."""
+    print(f"{first['run']}  {first['state']}")
+    for warning in active(RunWarning.of(data) for data in first["warnings"] or ()):
+        print(f"warning: {warning.line}")
+
+
+def _print_environments(rows: list[dict[str, Any]]) -> None:
+    """Print the environments of a run as a table, below its state and warnings."""
+    _print_head(rows[0])
+    table = [(row["name"], one) for row in rows for one in _environments(row)]
+    if not table:
+        print("no environment is stepped by a process of its own")
+        return
+    from hive.monitor.environments import ENVIRONMENTS  # loads what views need, which other listings do not
+
+    lines = [[name, *(column.cell(one).text or "–" for column in ENVIRONMENTS)] for name, one in table]
+    print(table_text(["NAME", *(column.title for column in ENVIRONMENTS)], lines))
+
+
+def _environments(row: Mapping[str, Any]) -> list[EnvironmentRow]:
+    return [EnvironmentRow(**one) for one in row["environments"] or ()]
+
+
+def _environment_columns() -> dict[str, Callable[[Mapping[str, Any]], str]]:
+    """Return the columns of a table with actors whose environments are stepped by processes."""
+    from hive.monitor.environments import failures, running_text, step_text
+
+    def cell(text: Callable[[list[EnvironmentRow]], str]) -> Callable[[Mapping[str, Any]], str]:
+        return lambda row: text(environments) if (environments := _environments(row)) else "–"
+
+    return {
+        "ENVS": cell(running_text),
+        "FAILURES": cell(lambda each: str(failures(each))),
+        "MEDIAN": cell(lambda each: step_text(median_step_s(each))),
+        "WORST": cell(lambda each: step_text(worst_step_s(each))),
+    }
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
     """Print the processes of a run as a table, below its state and warnings."""
     first = rows[0]
-    print(f"{first['run']}  {first['state']}")
-    for warning in active(RunWarning.of(data) for data in first["warnings"] or ()):
-        print(f"warning: {warning.line}")
+    _print_head(first)
     if (rounds := _rounds(rows)) is not None:
         print(f"rounds: {rounds_text(rounds)}")
     hosts = any(row["host"] for row in rows)
     columns = {name: cell for name, cell in COLUMNS.items() if hosts or name != "HOST"}
+    if any(row["environments"] for row in rows):
+        columns |= _environment_columns()
     print(table_text([*columns], [[cell(row) for cell in columns.values()] for row in rows]))
     if policies := [PolicyStanding(**policy) for policy in first["policies"] or ()]:
         print()
@@ -135,9 +187,17 @@ def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
     known = [{"run": run.name, "restarts": 0, **facts} for facts in (supervisor, *status["helpers"], *status["actors"])]
     known = [process for facts in known for process in (facts, *_companions(facts))]
     known = [facts | (_remote_facts(facts) if facts.get("host") else _process_facts(facts["pid"])) for facts in known]
-    rows = [{key: facts.get(key) for key in PS_KEYS} for facts in known]
+    rows = [{key: facts.get(key) for key in PS_KEYS} | _environments_of(run, facts) for facts in known]
     # A process that is being started has none. A pid of 0, given to `kill`, is the caller's own process group.
     return [row | {"pid": row["pid"] or None} for row in rows]
+
+
+def _environments_of(run: RunDirectory, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the environments of an actor that are stepped by processes of this machine; {} without any."""
+    each = () if facts.get("host") else read_environments(run, facts["name"])
+    if not facts.get("pid"):
+        each = without_processes(each, facts["state"])
+    return {"environments": [asdict(one) for one in each]} if each else {}
 
 
 def _companions(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -181,7 +241,7 @@ def _ended_rows(run: RunDirectory, state: str) -> list[dict[str, Any]]:
     if policies := standings(run):
         first["policies"] = [policy.data for policy in policies]
     others = ({"run": run.name, "name": name, "state": state, "restarts": n} for name, n in restarts.items())
-    return [dict.fromkeys(PS_KEYS) | row for row in (first, *others)]
+    return [dict.fromkeys(PS_KEYS) | row | _environments_of(run, row) for row in (first, *others)]
 
 
 def _number(value: float | None) -> str:

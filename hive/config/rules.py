@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hive.config.algorithms import ALGORITHMS, AgentConfig
+from hive.config.each import are_each, evaluator_indices, has_placeholders, outside, training_indices
 from hive.config.keys import is_reference, keys_of
 from hive.config.refusals import KEYS, VALUES, Refusal
 from hive.config.schema import HEAD, EnvConfig, NetworkConfig
@@ -31,6 +32,24 @@ class Rule:
     name: str
     others: tuple[str, ...]
     breach: Callable[..., str]
+
+
+APART = ("reset_limit_s", "step_limit_s", "memory_limit", "restarts", "window_s", "on_failure")
+"""Keys of [env] about processes of environments."""
+
+
+def _apart_breach(name: str) -> Callable[[object, str], str]:
+    default = keys_of(EnvConfig)[name].default
+    return lambda value, processes: "" if value == default or processes != "0" else NOT_APART
+
+
+NOT_APART = 'has no effect with {0}: only processes of their own can be limited; set env.processes = "each"'
+
+
+def _helpers_breach(helpers: int | None, processes: str) -> str:
+    if not helpers or processes == "0":
+        return ""
+    return "with {0} there is nothing to help with: these processes step the environments"
 
 
 def _lag_breach(max_lag: int, communication: str) -> str:
@@ -156,6 +175,55 @@ def _mask_of_program_breach(mask: str | None, command: tuple[str, ...], connect:
     )
 
 
+def _single_breach(value: Any, vector: str) -> str:
+    """Require single environments where each has its own, or is told something at its resets."""
+    return "{0} has no single environments that could differ" if value and vector == "native" else ""
+
+
+def _placeholder_breach(options: Mapping[str, Any], vector: str) -> str:
+    return _single_breach(has_placeholders(options), vector)
+
+
+def _each_breach(
+    each: tuple[Any, ...],
+    workers: int,
+    gradient_workers: int,
+    envs: int,
+    every: Mapping[str, Any],
+    evaluators: int,
+    evaluator_envs: int,
+) -> str:
+    """Require indices that environments of collectors or evaluators have."""
+    training = training_indices(workers or max(gradient_workers, 1), envs)
+    evaluated = evaluator_indices(training, evaluators, evaluator_envs)
+    found = outside(each, [training, evaluated] if every else [training])
+    if found is None:
+        return ""
+    text = f"index {found} is none of the environments: those of collectors are {_numbered(training)} ({{0}}, {{2}})"
+    return text + (f", those of evaluators {_numbered(evaluated)} ({{4}}, {{5}})" if every else "")
+
+
+def _evaluation_each_breach(
+    table: Mapping[str, Any], workers: int, gradient_workers: int, envs: int, evaluators: int, evaluator_envs: int
+) -> str:
+    """Require indices that environments of evaluators have."""
+    each = table.get("each", ())
+    if not isinstance(each, list | tuple) or not are_each(each):
+        return ""
+    training = training_indices(workers or max(gradient_workers, 1), envs)
+    evaluated = evaluator_indices(training, evaluators, evaluator_envs)
+    if (found := outside(each, [evaluated])) is None:
+        return ""
+    follow = (
+        f"those of evaluators are {_numbered(evaluated)} ({{3}}, {{4}}) and follow those of collectors ({{0}}, {{2}})"
+    )
+    return f"index {found} is none of the environments of evaluations: {follow}"
+
+
+def _numbered(indices: range) -> str:
+    return f"{indices.start} to {indices.stop - 1}"
+
+
 def _evaluation_env_breach(table: Mapping[str, Any]) -> str:
     """Require keys of [env], with values that are allowed there."""
     keys = keys_of(EnvConfig)
@@ -255,7 +323,13 @@ GSDE = {
 }
 """Key -> why another value than the second cannot be combined with gSDE."""
 
+TRAINING = "collection.workers", "gradients.workers", "collection.envs"
+EVALUATORS = "evaluation.workers", "evaluation.envs"
+"""Keys that say which indices environments have."""
+
 RULES = (
+    *(Rule(f"env.{name}", ("env.processes",), _apart_breach(name)) for name in APART),
+    Rule("collection.helpers", ("env.processes",), _helpers_breach),
     Rule("collection.max_lag", ("collection.communication",), _lag_breach),
     Rule("gradients.max_lag", ("gradients.communication",), _lag_breach),
     Rule("collection.slots", ("collection.communication", "collection.max_lag"), _slots_breach),
@@ -270,6 +344,10 @@ RULES = (
     Rule("env.action_mask", ("env.vector",), _mask_breach),
     Rule("env.action_mask", ("env.command", "env.connect"), _mask_of_program_breach),
     *(Rule(name, ("env.preset", "env.wrappers", "env.vector"), _program_breach) for name in PROGRAMS),
+    Rule("env.reset_options", ("env.vector",), _single_breach),
+    Rule("env.each", ("env.vector",), _single_breach),
+    Rule("env.options", ("env.vector",), _placeholder_breach),
+    Rule("env.each", (*TRAINING, "evaluation.every", *EVALUATORS), _each_breach),
     Rule("network.policy_head", ("network.module",), _head_breach),
     Rule("network.value_head", ("network.module",), _head_breach),
     *(Rule(f"network.{gain}", ("network.initialization",), _gain_breach(gain)) for gain in GAINS),
@@ -287,6 +365,7 @@ RULES = (
     Rule("algorithm.options", ("algorithm.name",), _options_breach),
     Rule("evaluation.hosts", ("hosts.cores", "evaluation.workers"), _hosts_breach),
     Rule("evaluation.env", (), _evaluation_env_breach),
+    Rule("evaluation.env", (*TRAINING, *EVALUATORS), _evaluation_each_breach),
     Rule("evaluation.envs", ("evaluation.episodes",), _evaluation_breach),
     Rule("evaluation.best_by", ("env.info", "evaluation.env"), _best_by_breach),
     Rule("run.stop_at_evaluation", ("evaluation.every",), _stop_breach),

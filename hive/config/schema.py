@@ -21,16 +21,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from hive.config.algorithms import LARGEST_INTEGER, AlgorithmConfig, ReplayConfig
+from hive.config.each import are_each, evaluator_indices, training_indices
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
+from hive.config.limits import START_LIMIT_S
 from hive.config.policies import OVERRIDDEN, POLICIES, PolicyConfig
 from hive.config.run_names import NAME_LENGTH, program_name
 from hive.config.schemes import DEFAULT_SCHEME, SCHEMES
+from hive.config.sizes import is_size
 from hive.config.values import toml_text
 from hive.cores import cores
 from hive.declared import RULES
 
 EVALUATION_ENVS = 16  # default limit of `evaluation.envs`: that of `collection.envs`, for the same memory
-START_LIMIT_S = 300.0  # simulators start in minutes: they load scenes, compile shaders, wait for a license
 MOST_THREADS = 256  # that native/include/hive/team.hpp shares a pass among
 WORKERS = 1024  # maximum workers of one kind: each is a process, and a typing error must not fork a million of them
 
@@ -202,6 +204,14 @@ class EnvConfig:
         words={"none": lambda: None},
     )
     options: Mapping[str, Any] = key({}, "keyword arguments of the environment's constructor")
+    reset_options: Mapping[str, Any] = key({}, "options of every reset of an environment: reset(options=...)")
+    each: tuple[Any, ...] = key(
+        (),
+        "further options of single environments: [{ index = 3, options = {...}, reset_options = {...} }]",
+        accepts=are_each,
+        expected="an array of { index = N, options = {...}, reset_options = {...} }, N from 0, or several: [0, 1]",
+        hash=False,
+    )
     curriculum: tuple[Any, ...] = key(
         (),
         "stages of training, each with more env.options: [{ steps = N, options = {...} }, { return = R, ... }]",
@@ -267,6 +277,37 @@ class EnvConfig:
         "seconds for construction and first reset; if not set: 300, or phase_limit_s if that is longer",
         above=0,
     )
+    processes: str = key(
+        "0",
+        'processes of their own that each collector has for its environments; "each": one for each; 0: none',
+        accepts=lambda text: text == "each" or (text.isdecimal() and int(text) <= WORKERS),
+        expected=f'a number from 0 to {WORKERS}, or "each"',
+        numbers=True,
+    )
+    reset_limit_s: float | None = key(
+        None, "with env.processes: seconds of one reset; if not set: env.start_limit_s", above=0
+    )
+    step_limit_s: float | None = key(
+        None, "with env.processes: seconds of one step; if not set: supervision.phase_limit_s", above=0
+    )
+    memory_limit: str = key(
+        "none",
+        'with env.processes: memory of one process and what it starts, as "2 GiB" or "500 MiB"; "none": no limit',
+        accepts=is_size,
+        expected='a size such as "2 GiB", "1.5 GB" or "500 MiB", or "none"',
+    )
+    restarts: int = key(10, "with env.processes: restarts of one process within env.window_s", minimum=0)
+    window_s: float = key(600.0, "with env.processes: seconds in which env.restarts are counted", above=0)
+    on_failure: str = key(
+        "end",
+        'after more restarts than allowed: "end" the run, or "leave out" the environments of that process',
+        choices=("end", "leave out"),
+    )
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether environments have processes of their own."""
+        return self.processes != "0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -783,9 +824,21 @@ class Config:
             values = {"id": program_name(values["command"]), **values}
         elif "id" in values:
             values |= {"command": (), "connect": None}
-        shared = self.env.options if values.get("id", self.env.id) == self.env.id else {}
-        values["options"] = {**shared, **values.get("options", {})}
+        same = values.get("id", self.env.id) == self.env.id
+        for name in ("options", "reset_options"):
+            values[name] = {**(getattr(self.env, name) if same else {}), **values.get(name, {})}
+        values["each"] = (*(self.env.each if same else ()), *values.get("each", ()))
         return dataclasses.replace(self.env, **values)
+
+    @property
+    def training_indices(self) -> range:
+        """The indices of the environments of all collectors."""
+        return training_indices(self.collectors, self.collection.envs)
+
+    @property
+    def evaluator_indices(self) -> range:
+        """The indices of the environments of all evaluators, which follow those of the collectors."""
+        return evaluator_indices(self.training_indices, self.evaluation.workers, self.evaluation.envs)
 
     @property
     def start_limit_s(self) -> float:

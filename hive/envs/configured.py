@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hive.config import START_LIMIT_S, Config, EnvConfig
+from hive.config.each import indices_of, overridden
+from hive.envs.context import EnvContext
 from hive.envs.external.program import describe_program
 from hive.envs.make import describe, steps_one_by_one
+from hive.envs.processes.describing import described_apart
+from hive.envs.processes.making import Household, process_vector
+from hive.envs.processes.process_vector import Watcher
+from hive.envs.processes.supervised import Failure
 from hive.envs.recipe import MASKED, Recipe
-from hive.envs.spaces.actions import ActionSpec
+from hive.envs.spaces.differences import spec_difference
 from hive.envs.spaces.fitted import fitted_spec
 from hive.envs.spaces.meaning import configured_meaning
-from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.reading_spaces import described_by_child
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.vector import VectorEnvironment, vector_of
@@ -21,29 +27,64 @@ from hive.errors import ConfigError, HiveError
 from hive.runtime.process.user_code.throwaway import forks
 
 
-def configured_spec(env: EnvConfig, limit_s: float = START_LIMIT_S) -> EnvironmentSpec:
+def configured_spec(
+    env: EnvConfig, limit_s: float = START_LIMIT_S, context: EnvContext | None = None
+) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it. Raises the errors of `describe`.
 
-    A program (env.command, env.connect) is a process of its own. Everything else is built by a child in a process that
-    forks others later; see `hive.envs.spaces.reading_spaces`. limit_s: of either, if env.start_limit_s is not set.
+    A program (env.command, env.connect) is a process of its own. In a process that forks others later a child builds
+    everything else; see `hive.envs.spaces.reading_spaces`. limit_s: of both, if env.start_limit_s is not set. context:
+    which environment; None: that with the index 0.
     """
     limit_s = limit_s if env.start_limit_s is None else env.start_limit_s
-    recipe = recipe_of(env)
+    recipe = recipe_of(env) if context is None else recipe_of(env).at(context)
     if recipe.is_program:
         return configured_meaning(describe_program(recipe, limit_s), env)
+    if env.is_apart:
+        return configured_meaning(described_apart(recipe_of(env), limit_s, context), env)
     return configured_meaning(described_by_child(recipe, limit_s) if forks() else describe(recipe), env)
 
 
-def configured_vector(env: EnvConfig, count: int, first: int = 0) -> VectorEnvironment:
-    """Build `count` environments. Raises the errors of `make_vector`, which documents `first`."""
-    return vector_of(recipe_of(env), count, first)
+def configured_vector(
+    env: EnvConfig,
+    count: int,
+    first: int = 0,
+    contexts: Sequence[EnvContext] | None = None,
+    spec: EnvironmentSpec | None = None,
+    household: Household | None = None,
+) -> VectorEnvironment:
+    """Build `count` environments. Raises the errors of `vector_of`, which documents `first` and `contexts`.
+
+    spec: what they have, and household: who looks after them, if they have processes of their own; None: it is read,
+    and failures are logged.
+    """
+    if not env.is_apart:
+        return vector_of(recipe_of(env), count, first, contexts)
+    spec = configured_spec(env) if spec is None else spec
+    vector = process_vector(env, recipe_of(env), spec, count, household or Household(Watcher(log_failure)))
+    try:
+        vector.make_environments(contexts or [EnvContext(first + number) for number in range(count)])
+    except BaseException:
+        vector.close()
+        raise
+    return vector
+
+
+def log_failure(failure: Failure) -> None:
+    """Log that an environment has failed, where no run does."""
+    logging.getLogger("hive").warning("%s", failure.text)
 
 
 def changed_env(env: EnvConfig, options: Mapping[str, Any], *, single: bool = False) -> EnvConfig:
-    """Return [env] with further options. single: as environments that are stepped in Python, where both exist."""
+    """Return [env] with further options, which replace those of env.options and of env.each.
+
+    single: as environments that are stepped in Python, where both exist.
+    """
     if single and env.vector == "auto":
         env = replace(env, vector="python")
-    return replace(env, options={**env.options, **options}) if options else env
+    if not options:
+        return env
+    return replace(env, options={**env.options, **options}, each=overridden(env.each, options))
 
 
 def can_be_helped(env: EnvConfig) -> bool:
@@ -67,8 +108,10 @@ def recipe_of(env: EnvConfig) -> Recipe:
         env.action_mask,
         env.agent_index,
         env.state,
-        env.command,
-        env.connect,
+        env.reset_options,
+        env.each,
+        command=env.command,
+        connect=env.connect,
     )
 
 
@@ -80,14 +123,8 @@ def check_evaluation(config: Config, training: EnvironmentSpec) -> None:
     if not config.evaluation.env:
         return
     evaluation = configured_spec(config.evaluation_env, config.start_limit_s)
-    seen = training.observation.without(config.network.critic_parts)
-    observations = seen, fitted_spec(seen, evaluation.observation)
-    for what, specs in (("observations", observations), ("actions", (training.action, evaluation.action))):
-        if differs := spec_difference(*specs):
-            raise ConfigError(
-                f"the {what} of [env] and of [evaluation.env] differ in {differs}",
-                hint="evaluations need the spaces of training: set the wrappers and options that form them in both",
-            )
+    hint = "evaluations need the spaces of training: set the wrappers and options that form them in both"
+    _check_same("[evaluation.env]", evaluation, _without_critic(config, training), hint)
 
 
 def check_curriculum(config: Config, training: EnvironmentSpec) -> None:
@@ -98,35 +135,39 @@ def check_curriculum(config: Config, training: EnvironmentSpec) -> None:
     options: dict[str, Any] = {}
     for number, stage in enumerate(config.env.curriculum, start=1):
         options |= stage["options"]
-        try:
-            spec = configured_spec(changed_env(config.env, options), config.start_limit_s)
-        except HiveError as error:
-            raise ConfigError(f"stage {number} of env.curriculum: {error}", hint=error.hint) from None
-        pairs = (("observations", training.observation, spec.observation), ("actions", training.action, spec.action))
-        for what, before, now in pairs:
-            if differs := spec_difference(before, now):
-                raise ConfigError(
-                    f"the {what} of [env] and of stage {number} of env.curriculum differ in {differs}",
-                    hint="stages need the spaces of the first one: declare the largest, and pad",
-                )
+        env, what = changed_env(config.env, options), f"stage {number} of env.curriculum"
+        hint = "stages need the spaces of the first one: declare the largest, and pad"
+        _check_same(what, _built(config, env, EnvContext(0), what), training, hint)
 
 
-def spec_difference(first: ObservationSpec | ActionSpec, second: ObservationSpec | ActionSpec) -> str:
-    """Return the first difference of two specs, as "shape: (4,) and (8,)"; "" if they are equal."""
-    if first == second:
-        return ""
-    if type(first) is not type(second):
-        return f"kind: {type(first).__name__} and {type(second).__name__}"
-    if isinstance(first, ObservationSpec) and isinstance(second, ObservationSpec) and (first.parts or second.parts):
-        parts, other_parts = _parts(first), _parts(second)
-        if parts != other_parts:
-            return f"parts: {parts} and {other_parts}"
-    values = ((field.name, getattr(first, field.name), getattr(second, field.name)) for field in fields(first))
-    name, value, other = next(triple for triple in values if triple[1] != triple[2])
-    return f"{name}: {value} and {other}"
+def check_each(config: Config, training: EnvironmentSpec) -> None:
+    """Build the environment of each index in env.each once, also of evaluators; errors as of `check_curriculum`."""
+    tables = [(config.env, config.training_indices, training)]
+    if config.evaluation.every:
+        tables.append((config.evaluation_env, config.evaluator_indices, _without_critic(config, training)))
+    for env, known, expected in tables:
+        for index in sorted({index for entry in env.each for index in indices_of(entry) if index in known}):
+            what = f"index {index} of env.each"
+            hint = "all environments need the spaces of the one with index 0: declare the largest, and pad"
+            _check_same(what, _built(config, env, EnvContext(index), what), expected, hint)
 
 
-def _parts(spec: ObservationSpec) -> str:
-    """Return the parts of an observation, and whether it has an action mask."""
-    named = [f"`{part.name}` {part.dtype} {part.shape}" for part in spec.parts] or [f"one array {spec.shape}"]
-    return ", ".join([*named, *(["an action mask"] if spec.mask else [])])
+def _built(config: Config, env: EnvConfig, context: EnvContext, what: str) -> EnvironmentSpec:
+    """Return the spec of an environment. Raises ConfigError if it cannot be built; `what` names it then."""
+    try:
+        return configured_spec(env, config.start_limit_s, context)
+    except HiveError as error:
+        raise ConfigError(f"{what}: {error}", hint=error.hint) from None
+
+
+def _without_critic(config: Config, training: EnvironmentSpec) -> EnvironmentSpec:
+    """Return the spec of training without the parts of observations that evaluations may lack."""
+    return replace(training, observation=training.observation.without(config.network.critic_parts))
+
+
+def _check_same(what: str, found: EnvironmentSpec, training: EnvironmentSpec, hint: str) -> None:
+    """Raise ConfigError if the observations or actions of `found`, which `what` names, are not those of `training`."""
+    observations = training.observation, fitted_spec(training.observation, found.observation)
+    for kind, specs in (("observations", observations), ("actions", (training.action, found.action))):
+        if differs := spec_difference(*specs):
+            raise ConfigError(f"the {kind} of [env] and of {what} differ in {differs}", hint=hint)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.envs.context import EnvContext
 from hive.envs.loading import close
 from hive.envs.make import limit_advice, limit_of_class, make_any, make_environment, make_native, takes_native
 from hive.envs.random_actions import RandomActions
@@ -136,6 +137,7 @@ def _examine_agents(recipe: Recipe, done: Examination, steps: int, end_s: float)
     """Play an environment of several agents, twice with the same seed; fill `done`."""
     from hive.envs.agents.examining import PlayedTable, agent_facts, differs
 
+    recipe = recipe.at(EnvContext(0))
     table = PlayedTable(recipe, make_any(recipe), seed=0)
     try:
         played = table.play(steps, end_s)
@@ -163,10 +165,11 @@ def vector_of_one(recipe: Recipe, done: Examination) -> NativeVector | PythonVec
         vectorized = make_native(recipe, 1)
         done.declared_limit = limit_of_class(vectorized.spec)
         return NativeVector(id, vectorized, info)
+    recipe = recipe.at(EnvContext(0))
     environment = make_environment(recipe)
     done.declared_limit, done.frame_skip = step_limit_of(environment), skip_of(environment)
     try:
-        return _JudgedVector(with_names(id, recipe.wrappers), environment, info, done)
+        return _JudgedVector(with_names(id, recipe.wrappers), environment, info, done, recipe.reset_options)
     except BaseException:
         close(environment)
         raise
@@ -198,8 +201,15 @@ def _play(vector: NativeVector | PythonVector, done: Examination, steps: int, en
 class _JudgedVector(PythonVector):
     """One environment, whose observations are judged as they are returned and accepted, and whose resets are timed."""
 
-    def __init__(self, id: str, environment: gymnasium.Env[Any, Any], info: Sequence[str], done: Examination) -> None:
-        super().__init__(id, [environment], info)
+    def __init__(
+        self,
+        id: str,
+        environment: gymnasium.Env[Any, Any],
+        info: Sequence[str],
+        done: Examination,
+        reset_options: Mapping[str, Any],
+    ) -> None:
+        super().__init__(id, [environment], info, reset_options=[reset_options])
         self._space = environment.observation_space
         self._done = done
         self._returned: list[Any] = []  # observations that the vector has not accepted yet

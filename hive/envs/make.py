@@ -20,14 +20,16 @@ import contextlib
 import copy
 import difflib
 import functools
+import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hive.config import why_not_found
+from hive.envs.context import PARAMETER, EnvContext
 from hive.envs.loading import close, construct, import_module, top_level
 from hive.envs.raw_returns import sum_raw_returns
 from hive.envs.recipe import Recipe
@@ -83,16 +85,47 @@ def make_environment(recipe: Recipe, render_mode: str | None = None) -> gymnasiu
 def make_any(recipe: Recipe, render_mode: str | None = None) -> Any:
     """Build one environment in its single form: a gymnasium.Env, or one of several agents (hive.envs.agents).
 
-    render_mode: "rgb_array" or "human" for pictures, as in gymnasium.make; None: without pictures. Raises ConfigError
-    for wrong options of a preset, EnvironmentMissing if the environment, a wrapper or a module that they need is not
-    installed, and EnvironmentFailed if a constructor raises or returns something else.
+    A recipe without a context makes environment 0. render_mode: "rgb_array" or "human" for pictures, as in
+    gymnasium.make; None: without pictures. Raises ConfigError for wrong options of a preset, EnvironmentMissing if the
+    environment, a wrapper or a module that they need is not installed, and EnvironmentFailed if a constructor raises or
+    returns something else.
     """
+    context = recipe.context
+    if context is None:
+        context = EnvContext(0)
+        recipe = recipe.at(context)
+    with context.announced():
+        return _made(recipe, context, render_mode)
+
+
+def make_each(recipe: Recipe, contexts: Sequence[EnvContext]) -> tuple[list[Recipe], list[Any]]:
+    """Build an environment of each context; return the recipe of each, and the environments.
+
+    Raises the errors of `make_any`; then those that exist are closed.
+    """
+    recipes = [recipe.at(context) for context in contexts]
+    environments: list[Any] = []
+    try:
+        for one in recipes:
+            environments.append(make_any(one))
+    except BaseException as error:
+        for environment in environments:
+            close(environment)
+        if isinstance(error, EnvironmentFailed) and differs_by_environment(recipe):
+            who = f"{error} (environment {contexts[len(environments)].index} of the run)"
+            raise EnvironmentFailed(who, hint=error.hint, permanent=error.permanent) from error
+        raise
+    return recipes, environments
+
+
+def _made(recipe: Recipe, context: EnvContext, render_mode: str | None) -> Any:
+    """Build the environment of a context, as `make_any`."""
     import gymnasium
 
     if recipe.is_program:
         from hive.envs.external.environment import program_environment
 
-        return program_environment(recipe, render_mode)
+        return program_environment(recipe, context, render_mode)
     id, options, wrappers = recipe.id, recipe.options, recipe.wrappers
     target = _find(id)
     environment: Any
@@ -104,6 +137,8 @@ def make_any(recipe: Recipe, render_mode: str | None = None) -> Any:
         return environment
     if render_mode is not None:
         options = {**options, "render_mode": render_mode}
+    if takes_context(id, target):
+        options = {PARAMETER: context, **options}
     if isinstance(target, gymnasium.envs.registration.EnvSpec):
         spec = copy.copy(target)
         # Without the wrapper that refuses a step before the first reset, a CartPole step is 3 % faster.
@@ -126,6 +161,31 @@ def make_any(recipe: Recipe, render_mode: str | None = None) -> Any:
         raise
     sum_raw_returns(environment)
     return environment
+
+
+def takes_context(id: str, target: EnvSpec | Callable[..., Any]) -> bool:
+    """Whether the class, the function or the entry point that an id refers to has a parameter `env_context`."""
+    creator: Any = getattr(target, "entry_point", target)
+    if isinstance(creator, str):
+        if creator.startswith("gymnasium."):
+            return False
+        module, _, name = creator.partition(":")
+        try:
+            creator = getattr(import_module("environment", id, module), name, None)
+        except (EnvironmentMissing, EnvironmentFailed):  # the constructor's error says more
+            return False
+    try:
+        parameter = inspect.signature(creator).parameters.get(PARAMETER)
+    except (TypeError, ValueError):  # nothing that can be called, or of C
+        return False
+    return parameter is not None and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+
+
+def differs_by_environment(recipe: Recipe) -> str:
+    """Return what tells environments of a recipe from each other: a key, or a constructor; "" for nothing."""
+    if recipe.differs or recipe.preset != "none":
+        return recipe.differs
+    return f"the parameter `{PARAMETER}` of its constructor" * takes_context(recipe.id, _find(recipe.id))
 
 
 def _no_environment(id: str, built: Any) -> EnvironmentFailed:
@@ -192,11 +252,14 @@ def takes_native(recipe: Recipe) -> bool:
 
     "auto" selects it only if the environment has no single form, because vectorized classes spend steps on resets and
     share one random generator; and for the preset "atari" without wrappers. "native" selects it if there is no compiled
-    form for the options. Raises ConfigError for "native" with wrappers, which are put around single environments.
+    form for the options. Raises ConfigError for "native" with wrappers, which are put around single environments, and
+    where environments differ, which only single ones can.
     """
     if recipe.is_program:
         return False
     native, presets = recipe.kind == "native", recipe.preset != "none"
+    if differs := differs_by_environment(recipe) if native else recipe.differs:
+        return _no_class(recipe, differs)
     if recipe.kind == "auto":
         native = not recipe.wrappers if presets else getattr(_find(recipe.id), "entry_point", recipe.id) is None
     if native and recipe.wrappers:
@@ -206,6 +269,21 @@ def takes_native(recipe: Recipe) -> bool:
         )
     # A compiled form that has no `info` is an error where it is built, not here.
     return native and (presets or _compiled_form(replace(recipe, info=())) is None)
+
+
+def _no_class(recipe: Recipe, differs: str) -> bool:
+    """Return that there is no vectorized class where environments differ. Raises ConfigError if it is needed."""
+    id, hint = recipe.id, f"leave {differs} out"
+    if recipe.kind == "native":
+        hint = (
+            'set env.vector = "python"' if differs.endswith("constructor") else f'{hint}, or set env.vector = "python"'
+        )
+        raise ConfigError(
+            f'{differs} needs single environments, and env.vector = "native" has none of `{id}`', hint=hint
+        )
+    if recipe.kind == "auto" and recipe.preset == "none" and getattr(_find(id), "entry_point", id) is None:
+        raise ConfigError(f"{differs} needs single environments, and `{id}` is a vectorized class only", hint=hint)
+    return False
 
 
 def steps_one_by_one(recipe: Recipe) -> bool:
@@ -290,7 +368,7 @@ def _compiled_form(recipe: Recipe) -> tuple[CompiledEnvironment, Mapping[str, An
     from hive.envs.vectors.compiled import bit_equal, classic_control, load_library, with_limit
 
     id, options = recipe.id, recipe.options
-    if recipe.kind == "python" or recipe.is_program:
+    if recipe.kind == "python" or recipe.differs or recipe.is_program:
         return None
     if LIBRARY.search(id):
         form = load_library(id), options

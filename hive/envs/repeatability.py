@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from hive.envs.vectors.seeding import seed_globals
 from hive.errors import EnvironmentFailed
 
 SEED = 1
+AGAIN = "it failed when it was reset with a seed that had been used before: "
 REMEDY = (
     "draw all random numbers from `self.np_random`, which `super().reset(seed=seed)` seeds, not from a generator "
     "without a seed such as `np.random.default_rng()`, and reset all state"
@@ -41,22 +43,30 @@ def unrepeatable(recipe: Recipe, steps: int, limit_s: float) -> str:
     the errors of `make_vector`.
     """
     end_s = time.monotonic() + limit_s
-    with contextlib.ExitStack() as stack:
-        vectors = []
-        for _ in range(2):
-            _seed_globals()
-            vectors.append(vector_of_one(recipe, Examination()))
-            stack.callback(vectors[-1].close)
-        one, other = vectors
+    with _one(recipe) as vector:
         try:
-            first = _play(one, steps, time.monotonic() + limit_s / 3)
-            for vector, who in ((one, "a second reset"), (other, "a second environment")):
-                again = _play(vector, len(first) - 1, end_s)
-                if found := _difference(first, again):
-                    return f"{who} with the same seed gave another {found}; {REMEDY}"
+            first = _play(vector, steps, time.monotonic() + limit_s / 3)
+            found, who = _difference(first, _play(vector, len(first) - 1, end_s)), "a second reset"
         except EnvironmentFailed as error:
-            return f"it failed when it was reset with a seed that had been used before: {error}"
-    return ""
+            return AGAIN + str(error)
+    if not found:
+        with _one(recipe) as vector:  # now: it is the same environment of a run, and may open the same port
+            try:
+                found, who = _difference(first, _play(vector, len(first) - 1, end_s)), "a second environment"
+            except EnvironmentFailed as error:
+                return AGAIN + str(error)
+    return f"{who} with the same seed gave another {found}; {REMEDY}" if found else ""
+
+
+@contextlib.contextmanager
+def _one(recipe: Recipe) -> Iterator[NativeVector | PythonVector]:
+    """Build one environment, and close it at the end."""
+    _seed_globals()
+    vector = vector_of_one(recipe, Examination())
+    try:
+        yield vector
+    finally:
+        vector.close()
 
 
 def _seed_globals() -> None:

@@ -38,6 +38,7 @@ class Purpose(enum.IntEnum):
     evaluation_stepping = 15  # while they are reset and stepped; source: first environment, sequence: turn
     policy = 16  # the seed of a policy of several, with which it makes all its own draws; source: its number
     callback = 17  # global generators, while a callback is called; source: its number, sequence: event
+    restarted = 18  # seeds of an environment after a restart of its process; source: its index, sequence: incarnation
 
 
 class _Unseeded(ISeedSequence):

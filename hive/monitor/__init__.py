@@ -7,6 +7,7 @@ bound_by             the sentence that names what limits a run's speed
 poller               a snapshot a second, from whichever of the two the run has
 requests             what a view requests of a supervisor, and the notices about it
 drawing, chart       spans of text, bars and numbers; curves in braille
+environments         environments that processes step, in words
 tables               the columns of the tables of groups, channels and actors, and how they fit a width
 overview, actor_detail, learning, log_view    the content of the screens, as text
 terminal             the terminal UI, the only package that imports textual

@@ -1,4 +1,4 @@
-"""The detail of one actor: how it spends its time, its exit report, its stack, its history and the end of its log.
+"""The detail of one actor: how it spends its time, its exit report, its environments, its stack, its history, its log.
 
 The stack is read from outside the process, and the transition history is as the supervisor recorded it; both come from
 the supervisor on request (`ActorInspection`). An ended run has neither.
@@ -26,9 +26,14 @@ from hive.monitor.drawing import (
     share,
     size,
 )
+from hive.monitor.environments import ENVIRONMENTS, environments_text
 from hive.monitor.rows import ActorRow
+from hive.monitor.tables import table_lines
+from hive.records.environments import EnvironmentRow
+from hive.table import lay_out
 
 PHASES_SHOWN = 8
+TROUBLED_SHOWN = 4  # environments in the summary, which the end of the log shares
 KINDS = {"wait_in": "waits for input", "wait_out": "waits for room", "runtime": "hive itself"}
 
 
@@ -44,7 +49,7 @@ class ActorInspection:
 
 def actor_detail(row: ActorRow, inspected: ActorInspection | None, log: Sequence[str], width: int) -> list[Spans]:
     """Draw one actor in lines whose headings are `width` cells wide. inspected: None while the reply is awaited."""
-    lines = _state(row, width)
+    lines = [*_state(row, width), *_environments(row, row.environments, width)]
     lines.append(rule("stack, innermost call first", width))
     if inspected is None:
         lines.append([("  waiting for the reply …", DIM)])
@@ -60,7 +65,8 @@ def actor_detail(row: ActorRow, inspected: ActorInspection | None, log: Sequence
 
 def actor_summary(row: ActorRow, log: Sequence[str], width: int, height: int) -> list[Spans]:
     """Draw what is known about an actor without a request, in at most `height` lines: the end of its log comes last."""
-    lines = _state(row, width)
+    troubled = [one for one in row.environments if one.failures or one.down][:TROUBLED_SHOWN]
+    lines = [*_state(row, width), *_environments(row, troubled, width)]
     room = height - len(lines) - 1
     if room > 0:
         lines += _log(log[-room:], width)
@@ -73,6 +79,15 @@ def _state(row: ActorRow, width: int) -> list[Spans]:
     if counters:
         lines += [rule("counters", width), [(f"  {'   '.join(counters)}", PLAIN)]]
     return lines
+
+
+def _environments(row: ActorRow, shown: Sequence[EnvironmentRow], width: int) -> list[Spans]:
+    """Draw the environments that processes step for the actor: all in one line, and some of them one by one."""
+    if not row.environments:
+        return []
+    lines: list[Spans] = [rule("environments", width), [(f" {environments_text(row.environments)}", PLAIN)]]
+    named = {str(one.index): one for one in shown}
+    return [*lines, *table_lines(lay_out(ENVIRONMENTS, named, width - 1))] if named else lines
 
 
 def _log(log: Sequence[str], width: int) -> list[Spans]:

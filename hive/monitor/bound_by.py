@@ -15,11 +15,13 @@ bottleneck, however busy it is.
 The sentence reports the first of these that is true of the bottleneck:
 
     one of its actors is stopped or not running   the actor's name and its exit report
+    all environments of one are down              its name, and that they are being restarted
     one has been in the same phase for long       its name, the phase and since when: an environment that hangs
     one works while the others of its group wait  its name, and that it delays the rest
     the link to another host carries too little   the host, and what waits there or the round trip
     even its busiest actor mostly waits           two groups alternate: synchronous, lag 0
-    it works                                      its name, its main phases and their share of the time
+    it works                                      its name, its main phases and their share of the time, or the
+                                                  environment whose steps take several times the median
 
 A config key is suggested for the trainer's own roles only. None is suggested where every core is busy, with this run or
 another program: more processes would only share the same cores. Where other programs have at least `OTHERS` of the
@@ -30,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hive.monitor.environments import all_down, down_text, slow_text, slowness
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, HostRow, mean
 from hive.monitor.snapshot import Snapshot
 
@@ -45,9 +48,10 @@ OTHERS = 0.2  # share of all cores which, used by other programs, is reported: l
 PHASE_BYTES = 23  # length at which a status page cuts the name of a phase
 ALIVE = ("running", "draining")
 
+POLICY = "policy"  # the phase in which a collector acts
 # (role, main phase) -> config key; "" matches every other phase.
 KEYS = {
-    ("collector", "policy"): "collection.envs",
+    ("collector", POLICY): "collection.envs",
     ("collector", ""): "collection.workers",
     ("gradient-worker", ""): "gradients.workers",
     ("learner", ""): "gradients.bootstrap_rounds",
@@ -72,6 +76,8 @@ def bound_by(snapshot: Snapshot) -> str:
     first = max(rows, key=_rank)
     if first.state not in ALIVE:
         return f"{first.name} ({first.state}{f': {first.last_words}' if first.last_words else ''})"
+    if all_down(first.environments):
+        return f"{first.name} (waits for its environments: {down_text(first.environments)})"
     if stuck := stuck_actors(rows):
         return f"{stuck[0].name} (in `{stuck[0].activity}` for {stuck[0].since_s:.1f} s) - supervision.phase_limit_s"
     if link := _link(snapshot, groups):
@@ -116,9 +122,11 @@ def _ended(state: str) -> str:
     return {"draining": "is ending", "paused": "is paused"}.get(state, f"is {state}")
 
 
-def _rank(row: ActorRow) -> tuple[bool, float]:
-    """Return a sort key that is greatest for the bottleneck: actors that do not run, then those that wait least."""
-    return row.state not in ALIVE, row.own
+def _rank(row: ActorRow) -> tuple[bool, bool, float]:
+    """Return a sort key that is greatest for the bottleneck: actors that do not run, or whose environments do not run,
+    then those that wait least.
+    """
+    return row.state not in ALIVE, all_down(row.environments), row.own
 
 
 def _start(snapshot: Snapshot, groups: dict[str, list[ActorRow]]) -> str:
@@ -192,18 +200,32 @@ def _at_work(snapshot: Snapshot, name: str, rows: Sequence[ActorRow], first: Act
     others = [row.own for row in rows if row is not first]
     if others and first.own - sum(others) / len(others) >= ONE_ACTOR:
         what, share = _most([first])
-        sentence = f"{first.name} ({what}{_percent(share)} of its time, while the others wait)"
+        why = _slow([first], what) or f"{what}{_percent(share)} of its time"
+        sentence = f"{first.name} ({why}, while the others wait{_down([first])})"
         key = "collection.fraction_workers" if first.role == "collector" and not snapshot.replay else ""
     else:
         what, share = _most(rows)
         whose = "their" if name.endswith("s") else "its"
-        sentence = f"{name} ({what}{_percent(share)} of {whose} time)"
-        key = KEYS.get((first.role, what.split()[0]), KEYS.get((first.role, ""), ""))
+        slow = _slow(rows, what)
+        sentence = f"{name} ({slow or f'{what}{_percent(share)} of {whose} time'}{_down(rows)})"
+        key = "" if slow else KEYS.get((first.role, what.split()[0]), KEYS.get((first.role, ""), ""))
         if snapshot.replay and first.role == "learner":
             key = "algorithm.updates_per_step"
         if full := _full(snapshot):
             return f"{sentence}, and {full}"
     return f"{sentence} - {key}" if key else sentence
+
+
+def _slow(rows: Sequence[ActorRow], what: str) -> str:
+    """Say which environment delays the actors; "" if none does, as where the policy leads the main phases `what`."""
+    slowest = max(rows, key=lambda row: slowness(row.environments))
+    return "" if what.startswith(POLICY) else slow_text(slowest.environments)
+
+
+def _down(rows: Sequence[ActorRow]) -> str:
+    """Say which environments of the actors are down, after a semicolon; "" if none is."""
+    down = down_text([one for row in rows for one in row.environments])
+    return f"; {down}" if down else ""
 
 
 def _full(snapshot: Snapshot) -> str:

@@ -39,7 +39,13 @@ def snapshot_of(status: Mapping[str, Any], history: History | None = None, extra
     history, extras = history or History(), extras or Extras()
     reports = _exit_reports(extras.events)
     rows = tuple(
-        actor_row(actor, history, extras.processes.get(actor["pid"]), reports.get(actor["name"], ""))
+        actor_row(
+            actor,
+            history,
+            extras.processes.get(actor["pid"]),
+            reports.get(actor["name"], ""),
+            () if actor.get("host") else extras.environments.get(actor["name"], ()),
+        )
         for actor in status["actors"]
     )
     results = status.get("results", {})

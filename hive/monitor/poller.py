@@ -26,6 +26,7 @@ from hive.monitor.rows import STOPPED
 from hive.monitor.series import RETURN, Points, Series
 from hive.monitor.snapshot import Extras, Snapshot
 from hive.records import RunDirectory, policies_of, read_run_facts, run_state
+from hive.records.environments import environments_of
 from hive.records.jsonl import parse_line
 from hive.records.tail import Tail
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
@@ -136,6 +137,7 @@ class Poller:
             self.processes.cores_busy(),
             self._gpus(),
             self._policy_returns(),
+            environments_of(self.directory),
         )
 
     def _keep(self, event: Mapping[str, Any]) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from hive.errors import RecordError
 from hive.monitor.bound_by import bound_by
@@ -18,6 +16,7 @@ from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.rows import ActorRow, ChannelRow, helper_row
 from hive.monitor.snapshot import Extras, Snapshot
 from hive.records import RunDirectory, Summary, earlier_wall_s, last_training_line, read_run_facts, run_state
+from hive.records.environments import without_processes
 from hive.records.jsonl import last_lines, read_jsonl
 from hive.records.logs import HEADER
 from hive.records.run_warnings import RunWarning, warnings_of
@@ -49,6 +48,9 @@ def with_last_rows(snapshot: Snapshot, last: Snapshot) -> Snapshot:
             state=ended[row.name].state if row.name in ended else states[row.name],
             restarts=ended[row.name].restarts if row.name in ended else row.restarts,
             last_words=ended[row.name].last_words if row.name in ended else row.last_words,
+            environments=ended[row.name].environments
+            if row.name in ended
+            else without_processes(row.environments, snapshot.state),
             pid=0,
             activity="",
             since_s=0.0,
@@ -94,9 +96,7 @@ def _ended(directory: RunDirectory, summary: Summary, extras: Extras, goal_steps
             mean_return=summary.mean_return_100,
             restarts=sum(summary.restarts.values()),
             train_s=summary.train_s,
-            actors=tuple(
-                _row(name, summary.state, restarts, extras.events) for name, restarts in summary.restarts.items()
-            ),
+            actors=tuple(_row(name, summary.state, restarts, extras) for name, restarts in summary.restarts.items()),
             channels={
                 name: ChannelRow(a["produced"], a["consumed"], a["dropped"], a["in_flight"])
                 for name, a in summary.channels.items()
@@ -138,7 +138,7 @@ def _unsummarized(directory: RunDirectory, extras: Extras, goal_steps: int) -> S
             restarts=sum(event.get("kind") == "restarted" for event in extras.events),
             train_s=float(last.get("seconds", 0.0)),
             actors=tuple(
-                _row(path.stem, state, 0, extras.events)
+                _row(path.stem, state, 0, extras)
                 for path in sorted(directory.logs.glob("*.log"))
                 if path.stem != "supervisor"
             ),
@@ -161,10 +161,15 @@ def _with_sentence(snapshot: Snapshot) -> Snapshot:
     return dataclasses.replace(snapshot, bound_by=bound_by(snapshot), rates=dict.fromkeys(TOTALS, unknown))
 
 
-def _row(name: str, state: str, restarts: int, events: tuple[Mapping[str, Any], ...]) -> ActorRow:
-    reports = [str(e.get("text", "")) for e in events if e.get("kind") == "died" and e.get("actor") == name]
-    group, words = name.rpartition("-")[0] or name, reports[-1] if reports else ""
-    return dataclasses.replace(helper_row(name, 0, state, None), restarts=restarts, group=group, last_words=words)
+def _row(name: str, state: str, restarts: int, extras: Extras) -> ActorRow:
+    reports = [str(e.get("text", "")) for e in extras.events if e.get("kind") == "died" and e.get("actor") == name]
+    return dataclasses.replace(
+        helper_row(name, 0, state, None),
+        restarts=restarts,
+        group=name.rpartition("-")[0] or name,
+        last_words=reports[-1] if reports else "",
+        environments=without_processes(extras.environments.get(name, ()), state),
+    )
 
 
 def _last_write(directory: RunDirectory) -> float:

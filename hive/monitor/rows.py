@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hive.monitor.history import History, PhaseSeconds, spent_of
+from hive.records.environments import EnvironmentRow, without_processes
 from hive.runtime.run.hosts_status import HOST
 from hive.runtime.run.process_facts import ProcessFacts
 
@@ -27,7 +28,8 @@ class ActorRow:
 
     state: as the supervisor has it, or "stopped" while SIGSTOP holds its process. activity: its phase, entered
     `since_s` ago. kinds: for each phase "busy", "runtime", "wait_in" or "wait_out". rate: `rate_of` per second.
-    last_words: exit report of its previous incarnation, "" if there is none.
+    last_words: exit report of its previous incarnation, "" if there is none. environments: those that processes
+    step for it on this machine.
     """
 
     name: str
@@ -55,6 +57,7 @@ class ActorRow:
     counters: Mapping[str, float] = field(default_factory=dict)
     last_words: str = ""
     host: str = ""  # the host that it runs on; "": the head
+    environments: tuple[EnvironmentRow, ...] = ()
 
     @property
     def role(self) -> str:
@@ -145,7 +148,13 @@ def host_row(actor: Mapping[str, Any], history: History) -> HostRow:
     )
 
 
-def actor_row(actor: Mapping[str, Any], history: History, process: ProcessFacts | None, last_words: str) -> ActorRow:
+def actor_row(
+    actor: Mapping[str, Any],
+    history: History,
+    process: ProcessFacts | None,
+    last_words: str,
+    environments: tuple[EnvironmentRow, ...] = (),
+) -> ActorRow:
     """Make the row of one actor from its entry in the supervisor's document.
 
     history: gives shares of the last seconds and the rate; if empty: shares since the incarnation started, no rate.
@@ -179,6 +188,7 @@ def actor_row(actor: Mapping[str, Any], history: History, process: ProcessFacts 
         counters=actor["counters"],
         last_words=last_words,
         host=actor.get("host", ""),
+        environments=environments if actor["pid"] else without_processes(environments, state),
     )
 
 

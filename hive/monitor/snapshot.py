@@ -16,6 +16,7 @@ from typing import Any
 
 from hive.gpus import Gpu
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, HostRow
+from hive.records.environments import EnvironmentRow
 from hive.records.run_warnings import RunWarning, active
 from hive.records.standings import PolicyStanding
 from hive.runtime.run.process_facts import ProcessFacts
@@ -33,6 +34,7 @@ class Extras:
     cores_busy: float | None = None  # how many of these cores are busy, with any program
     gpus: tuple[Gpu, ...] = ()  # of this machine, if the run computes gradients on one
     policy_returns: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)  # of further policies
+    environments: Mapping[str, tuple[EnvironmentRow, ...]] = field(default_factory=dict)  # by actor
 
 
 @dataclass(frozen=True)

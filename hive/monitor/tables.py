@@ -23,8 +23,10 @@ from hive.monitor.drawing import (
     share,
     size,
 )
+from hive.monitor.environments import down_text, failures, running_text, step_text
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, main_phases, mean, missing
 from hive.monitor.snapshot import Snapshot
+from hive.records.environments import median_step_s, worst_step_s
 from hive.table import GAP, Column, Table, TableCell
 
 RECENT_S = 10.0  # seconds for which a restart colors the row of its group: ten updates of the screen
@@ -105,12 +107,14 @@ def _of_group(text: Callable[[ActorGroup], str], style: str = PLAIN) -> Callable
 
 
 def _note(group: ActorGroup) -> TableCell:
-    """Name missing actors, else the last exit, else the phases that take most of the time."""
+    """Name missing actors, else the last exit, else environments that are down, else the phases that take most time."""
     if (absent := group.missing) and _live(group):
         more = f" and {len(absent) - 2} more" if len(absent) > 2 else ""
         return TableCell(", ".join(f"{row.name} {row.state}" for row in absent[:2]) + more, BAD)
     if group.exit_text:
         return TableCell(f"{duration(group.exit_s)} ago {group.exit_text}", WARN)
+    if down := down_text([one for row in group.rows for one in row.environments]):
+        return TableCell(down, WARN)
     if group.mean("busy") is None:
         return TableCell(", ".join(dict.fromkeys(row.state for row in group.rows)), DIM)
     return TableCell("  ".join(f"{name} {share(part)}" for name, part in main_phases(group.rows)), DIM)
@@ -209,6 +213,24 @@ def _state(row: ActorRow) -> TableCell:
     return TableCell(row.state, alive.get(row.state, BAD if row.group else DIM))
 
 
+def _environments(row: ActorRow) -> TableCell:
+    text = running_text(row.environments)
+    return TableCell(text, WARN if "/" in text else DIM)
+
+
+def _failures(row: ActorRow) -> TableCell:
+    failed = failures(row.environments)
+    return TableCell(str(failed) if row.environments else "", WARN if failed else DIM)
+
+
+def _median(row: ActorRow) -> float | None:
+    return median_step_s(row.environments)
+
+
+def _worst(row: ActorRow) -> float | None:
+    return worst_step_s(row.environments)
+
+
 def _restarts(row: ActorRow) -> TableCell:
     return TableCell(str(row.restarts), WARN if row.restarts else DIM)
 
@@ -238,6 +260,10 @@ ACTORS: tuple[Column[ActorRow], ...] = (
     ),
     Column("LAG", lambda r: TableCell(str(r.lag) if r.lag is not None else "–"), 6, order=lambda r: r.lag or 0),
     Column("RESTARTS", _restarts, 5, order=lambda r: r.restarts),
+    Column("ENVS", _environments, 4, order=lambda r: len(r.environments)),
+    Column("FAILURES", _failures, 4, order=lambda r: failures(r.environments)),
+    Column("MEDIAN", lambda r: TableCell(step_text(_median(r))), 6, least=8, order=lambda r: _median(r) or 0.0),
+    Column("WORST", lambda r: TableCell(step_text(_worst(r))), 5, least=8, order=lambda r: _worst(r) or 0.0),
     Column("PID", lambda r: TableCell(str(r.pid) if r.pid else "–", DIM), 10, least=7, order=lambda r: r.pid),
     Column(
         "EXIT REPORT",

@@ -8,6 +8,7 @@ replay_chunks        rows of a replay memory in a checkpoint
 jsonl, sinks         growing files of JSON lines; destinations of metrics (with *_sink, sink_thread, new_videos)
 logs, crash          logs and crash reports, for people
 nan_dumps            inputs of gradients that were not finite
+environments         how the environments of an actor are doing that are stepped by processes
 resume_point         the checkpoint that a run is resumed from
 summary              the result of a run
 

@@ -14,6 +14,7 @@
         log/<actor>.log      crash/<actor>-<n>.txt                    checkpoints/<update>/
         best/<update>/         the best policy
         videos/                                                       not-finite/<name>/
+        environments/<actor>.json                                     environment processes (hive.records.environments)
         policies.json          which policies it trains, if its environment has several agents
         policies/<policy>/     metrics, checkpoints, best policy of each but the first, whose files are the run's
         .reserve               disk space for the summary of a run whose disk is full
@@ -90,6 +91,7 @@ class RunDirectory:
     best = _Below("best")  # the folder of the best policy; like the next two, created by its first writer
     nan_dumps = _Below("not-finite")
     videos = _Below("videos")
+    environments = _Below("environments")  # exists only where processes step environments
     policies_file = _Below("policies.json")
     policies = _Below("policies")
 

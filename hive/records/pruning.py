@@ -86,7 +86,7 @@ def _surplus_in(
     run: RunDirectory, keep: int | None, keep_videos: int | None, ahead: bool
 ) -> Iterator[tuple[str, Path]]:
     """Yield what can be deleted in the folder of a run or of one of its policies."""
-    folders = (run.path, run.checkpoints, run.best, run.nan_dumps, run.videos)
+    folders = (run.path, run.checkpoints, run.best, run.nan_dumps, run.videos, run.environments)
     for path in (*marks_in(run.videos), *chain.from_iterable(map(unfinished_in, folders))):
         yield "leftover of a killed writer", path
     if keep is not None:

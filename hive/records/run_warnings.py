@@ -20,6 +20,7 @@ OUTPUT_DROPPED = "output dropped"  # it does not end
 OF_SUPERVISOR = (SOCKETS_REMOVED, OUTPUT_DROPPED)  # warnings of the supervisor
 RUNNING_STATISTICS = "statistics in environments"  # a warning of a collector; it does not end
 GLOBAL_DRAWS = "global random numbers"  # a warning of a collector with helpers; it does not end
+ENVIRONMENT_FAILED = "environment failed"  # a warning of a collector whose environments have processes; it does not end
 NOT_SAVED = "checkpoints not written"  # a warning of the recorder; it ends with the next checkpoint
 SINK_FAILED = "sink failed"  # a warning of the recorder; it ends when a new recorder makes the sinks again
 CALLBACK_FAILED = "callback failed"  # a warning of a callback's actor; it does not end

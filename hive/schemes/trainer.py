@@ -106,7 +106,9 @@ def assemble(blueprint: Blueprint, directory: Path, crew: Crew | None = None) ->
     Raises TopologyError for workers that would wait for each other forever.
     """
     blueprints = (blueprint,) if crew is None else crew.blueprints
+    facts = host_facts(directory) if directory.is_dir() else None
     for one in blueprints:
+        one.run = directory.name if facts is None else facts.run
         _check_progress(one)
         if one.replays and one.resume is None:
             _check_disk(one, directory)
@@ -115,7 +117,12 @@ def assemble(blueprint: Blueprint, directory: Path, crew: Crew | None = None) ->
     processes = None if collection.workers else _gradient_processes(blueprint, 0)
     t = Topology()
     if crew is None:
-        collector = t.add(CollectorActor, count=blueprint.collectors, process=processes, blueprint=blueprint)
+        given = (
+            {"blueprint": blueprint, "directory": directory}
+            if blueprint.config.env.is_apart
+            else {"blueprint": blueprint}
+        )
+        collector = t.add(CollectorActor, count=blueprint.collectors, process=processes, **given)
     else:
         several = policies_collector(len(blueprints))
         collector = t.add(several, group="collectors", count=blueprint.collectors, process=processes, crew=crew)

@@ -25,8 +25,8 @@ In decentralized mode each gradient worker advances a copy of the state to the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,8 +36,8 @@ from numpy.typing import NDArray
 from hive.algorithms.algorithm import Moments
 from hive.algorithms.batches.advantages import merged
 from hive.algorithms.parameters import Configured, update_parameter
-from hive.config import EnvConfig
 from hive.envs import (
+    EnvContext,
     HelpedVector,
     Helping,
     VectorEnvironment,
@@ -50,7 +50,7 @@ from hive.envs.configured import changed_env
 from hive.envs.vectors.attributes import set_attributes, takes_attributes
 from hive.envs.vectors.helped_vector import helped_vector
 from hive.errors import EnvironmentFailed, RecordError, VersionGone
-from hive.experience import Purpose, Rollout, steps_in
+from hive.experience import Purpose, Rollout, steps_in, stream_seed
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.plain_data import pack
 from hive.records import JSON, RunDirectory, write_nan_dump
@@ -60,6 +60,7 @@ from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.callbacks.changes import ChangedKeys, ChangesReader
 from hive.training.callbacks.messages import RunChanges
 from hive.training.callbacks.start import changes_at_start
+from hive.training.collect.apart import Apart
 from hive.training.collect.collector import occasion_of, seed_all_globals
 from hive.training.gradient.devices import begin_device, pin
 from hive.training.gradient.g_worker import GWorker
@@ -77,9 +78,9 @@ SHOWN = 60  # characters of an option in a line of the log
 class CollectorActor(Actor):
     """Collects one rollout after another, each with the behaviour version that the schedule names.
 
-    A subclass may override `vector`, which makes its environments, and replace them between two rollouts:
-    `self.collector.rebuild(self.vector(), self.reset_round)`. `Topology.replace("collectors", Own)` makes it the class
-    of the collectors.
+    A subclass may override `vector`, which makes its environments: `self.blueprint.vector(contexts=self.contexts())`,
+    and replace them between two rollouts: `self.collector.rebuild(self.vector(), self.reset_round)`.
+    `Topology.replace("collectors", Own)` makes it the class of the collectors.
     """
 
     role = "collector"
@@ -88,13 +89,16 @@ class CollectorActor(Actor):
     behaviour = Subscription(Weights)
     changes = Subscription(RunChanges, optional=True)
 
-    def __init__(self, blueprint: Blueprint, first_source: int = 0) -> None:
-        """`first_source`: the number, within the run, of the first collector of this group."""
+    def __init__(self, blueprint: Blueprint, first_source: int = 0, directory: Path | None = None) -> None:
+        """`first_source`: the number, within the run, of the first collector of this group. directory: of the run."""
         config = blueprint.config
         self.blueprint = blueprint
+        # Its environments, if they have processes of their own.
+        self.apart = Apart(self, config, blueprint.environment, directory) if config.env.is_apart else None
         self.schedule = schedule_of(blueprint)
         # The round of the resume barrier that the environments were last built and reset at.
         self.reset_round = self.schedule.barriers.last(self.rollouts.produced)
+        self.start = self.reset_round  # the round of the reset that follows the construction of environments
         self.steps = self.status.counter("env_steps")
         self.skips_not_finite = config.supervision.non_finite == "skip"
         self.source_number = first_source + self.index
@@ -105,7 +109,7 @@ class CollectorActor(Actor):
         self.values = self.changed.at(self.rollouts.produced)  # what callbacks have changed
         self.steps_single = False  # whether its environments are single ones because callbacks change attributes
         with self.status(START):
-            vector = self._new_vector()
+            vector = self._new_vector(self.reset_round)
             self.collector = blueprint.collector(self.source_number, self.incarnation, self.status, vector)
         self.watched = Watched(vector) if self.source_number == 0 else None  # the environments of the others are alike
 
@@ -116,17 +120,19 @@ class CollectorActor(Actor):
 
     def vector(self) -> VectorEnvironment:
         """Return new environments, at the start and at every resume barrier. Subclasses may override."""
+        if self.apart is not None:
+            word = stream_seed(*self._building())
+            return self.apart.vector(self.blueprint.config.env, self.contexts(), self.values.options, word)
+        seeds = [context.seed for context in self.contexts()]
         if not (self.forked and self.may_help):
-            if self.steps_single:
-                return configured_vector(self._env(), self.blueprint.config.collection.envs)
-            return self.blueprint.vector(**self.values.options)
+            return self._made(0, len(seeds), self.values.options, seeds)
         if self.helped is not None:
-            self.helped.helping.use(self.values.options)
+            self.helped.helping.use(self.values.options, seeds)
             self.helped.make_environments()
             return self.helped
         config, environment = self.blueprint.config, self.blueprint.environment
         helping = Helping(
-            lambda first, count, options: configured_vector(changed_env(config.env, options), count, first),
+            self._made,
             self._seed_building,
             helpers_of(config) if can_be_helped(config.env) else 0,
             chosen=config.collection.helpers is None,
@@ -135,17 +141,29 @@ class CollectorActor(Actor):
             infos=len(config.env.info),
             rows=environment.rows,
             options=dict(self.values.options),
+            seeds=seeds,
         )
         vector = helped_vector(helping, config.collection.envs)
         self.helped = vector if isinstance(vector, HelpedVector) else None
         self.may_help = self.helped is not None
         return vector
 
-    def _env(self) -> EnvConfig:
-        """Return the environments of the config, with what callbacks have changed."""
-        return changed_env(self.blueprint.config.env, self.values.options, single=self.steps_single)
+    def contexts(self) -> list[EnvContext]:
+        """Return who its environments are, with the seeds of the reset that follows."""
+        return self.blueprint.contexts(self.source_number, self.start, self.incarnation)
 
-    def _new_vector(self) -> VectorEnvironment:
+    def _made(self, first: int, count: int, options: Mapping[str, Any], seeds: Sequence[int]) -> VectorEnvironment:
+        """Make environments `first` to `first + count`, also in a helper. options: what callbacks have changed."""
+        env = changed_env(self.blueprint.config.env, options, single=self.steps_single)
+        own = self.contexts()[first : first + count]
+        contexts = [replace(one, seed=seed) for one, seed in zip(own, seeds, strict=True)]
+        vector = configured_vector(env, count, first, contexts)
+        self.blueprint.check_spaces(vector, contexts[0])
+        return vector
+
+    def _new_vector(self, start: int) -> VectorEnvironment:
+        """Return new environments for a reset at round `start`."""
+        self.start = start
         self._seed_building()
         vector = self.vector()
         if self.values.attributes and not takes_attributes(vector) and not self.steps_single:
@@ -157,8 +175,12 @@ class CollectorActor(Actor):
         return vector
 
     def _seed_building(self) -> None:
+        seed_all_globals(*self._building())
+
+    def _building(self) -> tuple[int, Purpose, int, int]:
+        """Return the stream of the seeds of global generators while environments are built."""
         occasion = occasion_of(self.reset_round, self.incarnation)
-        seed_all_globals(self.blueprint.config.run.seed, Purpose.building, self.source_number, occasion)
+        return self.blueprint.config.run.seed, Purpose.building, self.source_number, occasion
 
     async def setup(self) -> None:
         """Reset the environments, so that an environment that fails to reset ends the run before it begins."""
@@ -191,6 +213,8 @@ class CollectorActor(Actor):
             self._name_draws()  # before the rollout counts, so that the run's summary has it
             self.rollouts.commit(slot)
             self._name_statistics()
+            if self.apart is not None:
+                self.apart.write()
 
     def _name_draws(self) -> None:
         """Say once that environments draw global random numbers, which helpers would change or have changed."""
@@ -224,7 +248,7 @@ class CollectorActor(Actor):
         if barrier != self.reset_round:
             self.reset_round = barrier
             with self.status(START):
-                self.collector.rebuild(self._new_vector(), barrier)
+                self.collector.rebuild(self._new_vector(barrier), barrier)
 
     def _change(self, sequence: int) -> None:
         """Use what callbacks have changed for this rollout. The policy that it is made with was published later."""
@@ -240,7 +264,7 @@ class CollectorActor(Actor):
                 listed = ", ".join(f"{name} = {value!r}"[:SHOWN] for name, value in self.values.options.items())
                 self.note("changed", f"environments are made with {listed} from rollout {sequence:,} on")
             with self.status(START):
-                self.collector.rebuild(self._new_vector(), sequence)
+                self.collector.rebuild(self._new_vector(sequence), sequence)
         else:
             known = {name: pack(value) for name, value in before.attributes.items()}
             attributes = self.values.attributes

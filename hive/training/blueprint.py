@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -20,15 +20,19 @@ from hive.algorithms.making import heads_of_algorithm, make_algorithm
 from hive.algorithms.replaying import ReplayAlgorithm, warmup_rounds
 from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig, is_reference
 from hive.envs import (
+    EnvContext,
     EnvironmentSpec,
     VectorEnvironment,
     check_curriculum,
+    check_each,
     check_evaluation,
     configured_spec,
     configured_vector,
     seed_globals,
 )
+from hive.envs.configured import changed_env
 from hive.envs.raw_returns import RAW_RETURN
+from hive.envs.spaces.differences import check_alike
 from hive.envs.spaces.meaning import kept_meaning, kept_scale
 from hive.errors import TopologyError
 from hive.experience import Purpose, expected_finals, rollout_layout, stream_seed
@@ -47,7 +51,7 @@ from hive.records import Checkpoint, checkpoint_at
 from hive.runtime import Layout, Status
 from hive.runtime.process.user_code.torch_state import hive_torch
 from hive.training.callbacks.messages import Wanted
-from hive.training.collect.collector import Collector, seed_all_globals
+from hive.training.collect.collector import Collector, contexts_of, seed_all_globals
 from hive.training.given_weights import copy_weights_of
 from hive.training.gradient.devices import chosen_device
 from hive.training.gradient.threads import threads_of
@@ -86,6 +90,8 @@ class Blueprint:
     once.
     """
 
+    run = ""
+    """The name of the run, which its environments are told."""
     barriers: CommonBarriers | None = None
     """Those that all policies of the run have in common; None with one policy."""
     agents_in_all = 1
@@ -295,7 +301,7 @@ class Blueprint:
         """Make collector number `source` of the run, with its own network, and with `vector` or new environments."""
         if vector is None:
             seed_all_globals(self.config.run.seed, Purpose.building, source, incarnation)
-            vector = self.vector()
+            vector = self.vector(contexts=self.contexts(source, incarnation=incarnation))
         return self.member(source, incarnation, status, vector)
 
     def member(
@@ -335,10 +341,34 @@ class Blueprint:
             status=status,
         )
 
-    def vector(self, count: int | None = None, **options: Any) -> VectorEnvironment:
-        """Make `count` environments, by default `collection.envs`. `options` override those of the config."""
-        env = dataclasses.replace(self.config.env, options={**self.config.env.options, **options})
-        return configured_vector(env, count or self.config.collection.envs)
+    def vector(
+        self, count: int | None = None, *, contexts: Sequence[EnvContext] | None = None, **options: Any
+    ) -> VectorEnvironment:
+        """Make `count` environments, by default `collection.envs`. `options` override those of the config.
+
+        contexts: who each is; None: those of the first collector. A collector gives its own: `contexts()`.
+        """
+        if contexts is None:
+            contexts = self.contexts(envs=count)
+        env = changed_env(self.config.env, options)
+        vector = configured_vector(env, len(contexts), contexts=contexts)
+        self.check_spaces(vector, contexts[0])
+        return vector
+
+    def contexts(
+        self, source: int = 0, start: int = 0, incarnation: int = 0, envs: int | None = None
+    ) -> list[EnvContext]:
+        """Return who the environments of collector `source` are. start: the round of the reset that follows."""
+        envs = envs or self.config.collection.envs
+        where = {"start": start, "incarnation": incarnation, "rows": self.environment.rows, "run": self.run}
+        return contexts_of(self.config.run.seed, source, envs, **where)
+
+    def check_spaces(self, vector: VectorEnvironment, first: EnvContext) -> None:
+        """Raise EnvironmentFailed if the environments of a vector have other spaces than the run. first: its first."""
+        specs = getattr(vector, "observation", None), getattr(vector, "action", None)
+        if specs[0] is not None and specs[1] is not None:  # those of other vectors are one description for all
+            spec, what = self.environment, f"the environment {first.index} of the run"
+            check_alike(what, specs, (spec.observation, spec.action), "the environment 0")
 
     @functools.cached_property
     def wanted(self) -> Wanted:
@@ -394,6 +424,7 @@ def environment_of(config: Config) -> EnvironmentSpec:
     environment = configured_spec(config.env, config.start_limit_s)
     check_evaluation(config, environment)
     check_curriculum(config, environment)
+    check_each(config, environment)
     return environment
 
 

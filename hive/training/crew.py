@@ -21,6 +21,7 @@ from hive.records import Checkpoint, RunDirectory
 from hive.records.atomic import write_json
 from hive.runtime import Status
 from hive.training.blueprint import Blueprint
+from hive.training.collect.collector import contexts_of
 from hive.training.collect.several import SeveralCollector
 from hive.training.policies import Policies, folder_of
 from hive.training.resume_barriers import CommonBarriers
@@ -64,11 +65,13 @@ class Crew:
         ]
         return SeveralCollector(table, members, seed=self.config.run.seed, source=source, incarnation=incarnation)
 
-    def table(self) -> ParallelVector | TurnsVector:
-        """Make the environments of a collector, with the agents of all policies."""
+    def table(self, source: int, start: int = 0, incarnation: int = 0) -> ParallelVector | TurnsVector:
+        """Make the environments of collector `source`, with the agents of all policies, for a reset at `start`."""
         infos = [blueprint.config.env.info for blueprint in self.blueprints]
         recipe, envs = recipe_of(self.config.env), self.config.collection.envs
-        return make_table(recipe, envs, self.policies.seats, self.policies.bots, infos)
+        where = {"start": start, "incarnation": incarnation, "run": self.first.run}
+        contexts = contexts_of(self.config.run.seed, source, envs, **where)
+        return make_table(recipe, envs, self.policies.seats, self.policies.bots, infos, contexts)
 
 
 def folders_of(directory: Path, policies: Policies) -> tuple[Path, ...]:

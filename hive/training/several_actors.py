@@ -65,7 +65,7 @@ class PoliciesCollectorActor(Actor):
 
     def _new_table(self) -> Any:
         seed_all_globals(self.seed, Purpose.building, self.number, occasion_of(self.reset_round, self.incarnation))
-        return self.crew.table()
+        return self.crew.table(self.number, self.reset_round, self.incarnation)
 
     async def setup(self) -> None:
         """Reset the environments, so that an environment that fails to reset ends the run before it begins."""

@@ -10,10 +10,19 @@ from typing import Any
 
 from hive.monitor.bound_by import stuck_actors
 from hive.monitor.drawing import amount, duration, share, size
+from hive.monitor.environments import (
+    ENVIRONMENTS,
+    down_text,
+    environments_text,
+    failures,
+    running_text,
+    step_text,
+)
 from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.overview import NAMES
 from hive.monitor.rows import ActorRow, ChannelRow, main_phases, mean, missing
 from hive.monitor.snapshot import Snapshot
+from hive.records.environments import LEFT_OUT, median_step_s, worst_step_s
 from hive.records.return_text import return_text
 from hive.records.standings import PolicyStanding
 
@@ -129,15 +138,40 @@ def _channel(name: str, channel: ChannelRow) -> dict[str, Any]:
 
 
 def _trouble(snapshot: Snapshot) -> list[dict[str, str]]:
-    """Return the actors that do not run, then those that are in one phase for long: who, what, since when."""
+    """Return actors that do not run, those with environments that are down, and those in one phase for long."""
     if snapshot.state not in ("running", "draining"):
         return []
     absent = missing(snapshot.actors)
     rows = [{"actor": r.name, "what": r.state, "since": "", "more": r.last_words} for r in absent]
+    rows += [_down(row) for row in snapshot.actors if down_text(row.environments)]
     stuck = [row for row in stuck_actors(snapshot.actors) if row not in absent]
     return rows + [
         {"actor": r.name, "what": f"in `{r.activity}`", "since": duration(r.since_s), "more": ""} for r in stuck
     ]
+
+
+def _down(row: ActorRow) -> dict[str, str]:
+    """Return which environments of an actor are down, with the failure of the first one."""
+    first = next(one for one in row.environments if one.down)
+    return {"actor": row.name, "what": down_text(row.environments), "since": "", "more": first.last_failure}
+
+
+def _environments(row: ActorRow) -> dict[str, Any] | None:
+    """Return the environments that processes step for an actor: in short, and as a table; None without any."""
+    each = row.environments
+    if not each:
+        return None
+    lines = [[column.cell(one).text for column in ENVIRONMENTS] for one in each]
+    return {
+        "text": environments_text(each),
+        "running": running_text(each),
+        "failures": failures(each),
+        "median": step_text(median_step_s(each)),
+        "worst": step_text(worst_step_s(each)),
+        "heading": [column.title.lower() for column in ENVIRONMENTS],
+        "rows": lines,
+        "troubled": [one.down or one.state == LEFT_OUT for one in each],
+    }
 
 
 def _actor(row: ActorRow) -> dict[str, Any]:
@@ -156,6 +190,7 @@ def _actor(row: ActorRow) -> dict[str, Any]:
         "version": "–" if row.version is None else str(row.version),
         "lag": "–" if row.lag is None else str(row.lag),
         "restarts": row.restarts,
+        "environments": _environments(row),
         "report": row.last_words,
         "counters": [[name, amount(value)] for name, value in row.counters.items() if ":" not in name],
         "phases": [

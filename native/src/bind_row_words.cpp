@@ -34,16 +34,16 @@ void bind_row_words(py::module_& m) {
       .def(py::init<const py::buffer&, std::size_t>(), "memory"_a, "index"_a)
       .def("order", [](PyRowWord& self, std::uint32_t command) { self.word->order(command); }, "command"_a)
       .def("answer", [](PyRowWord& self, std::uint32_t code) { self.word->answer(code); }, "code"_a)
-      .def("ordered", [](PyRowWord& self, double limit_s) {
+      .def("ordered", [](PyRowWord& self, double limit_s, bool spins) {
         const auto limit = nanoseconds(limit_s);
         const py::gil_scoped_release released;
-        return self.word->ordered(limit);
-      }, "limit_s"_a)
-      .def("answered", [](PyRowWord& self, double limit_s) {
+        return self.word->ordered(limit, spins ? RowWord::kSpinNs : 0);
+      }, "limit_s"_a, "spins"_a = true)
+      .def("answered", [](PyRowWord& self, double limit_s, bool spins) {
         const auto limit = nanoseconds(limit_s);
         const py::gil_scoped_release released;
-        return self.word->answered(limit);
-      }, "limit_s"_a);
+        return self.word->answered(limit, spins ? RowWord::kSpinNs : 0);
+      }, "limit_s"_a, "spins"_a = true);
 }
 
 }  // namespace hive

@@ -1,6 +1,6 @@
 """The tasks of `scripts/parity`: environment, budget and hyper-parameters, in words that both trainers are given.
 
-The settings of a Task are those of RL Zoo (`hive.config.tuned`), without gSDE, some with a smaller budget. The
+The settings of a Task are those of RL Zoo (`hive.config.known_tasks`), without gSDE, some with a smaller budget. The
 MuJoCo tasks have Stable-Baselines3's defaults with normalization, so that no setting was tuned for either trainer.
 
     ppo-lstm-cartpole-positions   those of CartPoleNoVel-v1 in RL Zoo's ppo_lstm.yml; RecurrentPPO of SB3-Contrib

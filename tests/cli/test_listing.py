@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from canned_runs import KILLED, STEPPED
 from canned_status import actor, results, starting, status, warned
 
 from hive.cli import logs
 from hive.cli.logs import FOLLOW_LINES
 from hive.cli.ps import PS_KEYS
 from hive.records import RunDirectory, replace_best
+from hive.records.environments import write_environments
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -234,6 +236,39 @@ def test_ps_as_json_has_the_same_keys_for_every_process(place: Place) -> None:
     assert (listed["collector-0"]["memory_bytes"], listed["collector-0"]["cpu_percent"]) == (None, None)
     assert listed["collector-0"]["phases"] == {"step": 9.0, "wait": 1.0}
     assert (listed["supervisor"]["counters"], listed["supervisor"]["activity"]) == (None, None)
+
+
+def test_ps_of_environments_that_processes_step(place: Place) -> None:
+    run = place.live(status(actor("collector-0"), actor("collector-1"), actor("learner-0", counters=results())))
+    assert "ENVS" not in place.hive("ps").out
+    assert place.hive("ps", "--envs").out.splitlines()[1:] == ["no environment is stepped by a process of its own"]
+    for name, each in STEPPED.items():
+        write_environments(run, name, each)
+    lines = {line[0]: line[-4:] for line in table(place.hive("ps").out)[1:]}
+    assert lines["NAME"] == ["ENVS", "FAILURES", "MEDIAN", "WORST"]
+    assert lines["collector-0"] == ["3", "0", "0.1 ms", "400 ms"]
+    assert lines["collector-1"] == ["2/3", "3", "0.1 ms", "4 ms"]
+    assert lines["learner-0"] == ["–"] * 4
+    title, head, *each_line = table(place.hive("ps", "--envs").out)
+    assert title == ["cartpole-1", "running"]
+    assert head[:5] == ["NAME", "ENV", "STATE", "PID", "RESTARTS"]
+    assert [line[:3] for line in each_line] == [
+        *(["collector-0", str(n), "running"] for n in range(3)),
+        ["collector-1", "3", "running"],
+        ["collector-1", "4", "starting"],
+        ["collector-1", "5", "running"],
+    ]
+    assert each_line[4][4:] == ["2", "2", "9000", "0.1 ms", "4 ms", KILLED]
+    listed = {row["name"]: row["environments"] for row in rows(place.hive("ps", "--json").out)}
+    assert listed["collector-1"][1]["last_failure"] == KILLED
+    assert (len(listed["collector-0"]), listed["learner-0"]) == (3, None)
+
+
+def test_ps_of_the_environments_of_an_ended_run(place: Place) -> None:
+    write_environments(place.ended(restarts={"collector-0": 1}), "collector-0", STEPPED["collector-0"])
+    line = table(place.hive("ps", "--envs").out)[2]
+    assert line == ["collector-0", "0", "finished", "–", "0", "0", "9000", "0.1 ms", "4 ms", "–"]
+    assert table(place.hive("ps").out)[-1][-4:] == ["3", "0", "0.1 ms", "400 ms"]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from hive.config import SCHEMES, Setting, load_config, reasoned, template, tuned_tasks
-from hive.config.template import WATCHED
+from hive.config.templates import WATCHED
 from hive.config.values import toml_text
 from hive.errors import ConfigError
 

@@ -36,7 +36,7 @@ class Seated:
     ) -> None:
         self.spec = describe_agents(recipe.id, environments[0], recipe)
         seats = [seat_of("policy", self.spec, agents) for agents in policies]
-        table = table_of(recipe, environments, seats, bots)
+        table = table_of([recipe] * len(environments), environments, seats, bots)
         assert isinstance(table, ParallelVector)
         self.table = table
         self.rows = [StepRow.allocate(seat.seat.spec.observation, seat.count) for seat in table.seats]

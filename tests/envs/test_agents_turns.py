@@ -32,7 +32,8 @@ def seated(
     """A table of these environments after its reset."""
     spec = describe_agents(recipe.id, environments[0], recipe)
     assert spec.takes_turns
-    made = table_of(recipe, environments, [seat_of("policy", spec, agents) for agents in policies], bots)
+    seats = [seat_of("policy", spec, agents) for agents in policies]
+    made = table_of([recipe] * len(environments), environments, seats, bots)
     assert isinstance(made, TurnsVector)
     made.reset(range(len(environments)))
     return made

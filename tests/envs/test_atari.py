@@ -119,7 +119,7 @@ def test_each_lost_life_ends_once_and_the_last_with_the_game(ends_lives: bool) -
 
     lives = [3, 3, 2, 2, 3, 1, 0, 0, 3, 3, 2]
     vector: Any = Lives(lives, ends={8})
-    game = AtariVector(vector, [vector], AtariOptions(terminal_on_life_loss=ends_lives))
+    game = AtariVector(vector, [vector], [AtariOptions(terminal_on_life_loss=ends_lives)])
     row = StepRow.allocate(describe(Recipe("CartPole-v1")).observation, 1)
     game.reset([0], row.observations)
     ended = []

@@ -23,9 +23,9 @@ from hive.envs.context import EnvContext
 from hive.envs.external.address import Address
 from hive.envs.external.described import space_of
 from hive.envs.external.frames import Misbehaved
-from hive.envs.external.process import MARK
 from hive.envs.external.program import Program, describe_program
 from hive.envs.make import make_environment
+from hive.envs.processes.ending import MARK
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.observation import observation_spec
@@ -443,7 +443,7 @@ def test_the_end_kills_also_what_is_in_a_session_of_its_own(tmp_path: Path) -> N
 def test_a_flood_of_output_is_bounded(tmp_path: Path) -> None:
     text = """
         import os, time
-        for _ in range(64): os.write(1, b"x" * 65536)
+        for _ in range(192): os.write(1, b"x" * 65536)
         os.write(1, b"\\nlast\\n")
         time.sleep(600)
     """

@@ -79,7 +79,10 @@ def test_every_kind_of_space_in_c(tmp_path: Path) -> None:
     environment: Any = make_environment(recipe, "rgb_array")
     seen, _ = environment.reset(seed=7)
     assert {name: part.tolist() for name, part in seen.items()} == {
-        "camera": [[[0, 1, 2], [3, 4, 5]]], "odd": 7.5, "gear": -1, "keys": [1, 0, 1],
+        "camera": [[[0, 1, 2], [3, 4, 5]]],
+        "odd": 7.5,
+        "gear": -1,
+        "keys": [1, 0, 1],
     }
     action = {"push": np.array([0.5, 0.25], np.float32), "tiles": np.array([2, 1])}
     assert environment.step(action)[1:] == (21.25, False, False, {"height": 1.0})

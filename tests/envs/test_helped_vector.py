@@ -154,7 +154,7 @@ def helping(make: Make, helpers: int, info: tuple[str, ...] = (), chosen: bool =
     one.close()
     observation = observation_spec("test", one.observation_space)
     return Helping(
-        lambda first, count, options: vector(first, count),
+        lambda first, count, options, seeds: vector(first, count),
         lambda: None,
         helpers,
         chosen,

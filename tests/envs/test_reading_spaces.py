@@ -18,7 +18,8 @@ from hive.config import EnvConfig, load_config
 from hive.envs import Recipe, configured, configured_spec, describe
 from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.observation import observation_spec
-from hive.envs.spaces.reading_spaces import described_by_child, from_plain, to_plain
+from hive.envs.spaces.plain_specs import from_plain, to_plain
+from hive.envs.spaces.reading_spaces import described_by_child
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors import compiled
 from hive.errors import EnvironmentFailed, EnvironmentMissing

@@ -9,6 +9,7 @@ from canned_status import account, actor, results, status
 
 from hive.monitor import Extras, History, Snapshot, snapshot_of
 from hive.monitor.rows import ProcessFacts
+from hive.records.environments import EnvironmentRow
 
 T = 1_795_223_557.0  # time of the first document
 LOOKS_S = 4  # seconds from the first document to the last, one a second
@@ -78,6 +79,24 @@ def trainer(
         "metrics": account(9),
     }
     return status(*rows, channels=channels, edges=EDGES, pid=99, started=T - 40.0) | others
+
+
+def environment(index: int, **changes: Any) -> EnvironmentRow:
+    """Return an environment that a process steps in 0.1 ms, and 4 ms once."""
+    known = {"index": index, "pid": 200 + index, "incarnation": 0, "state": "running", "failures": 0, "steps": 9000}
+    return EnvironmentRow(**(known | {"median_step_s": 1e-4, "worst_step_s": 4e-3} | changes))
+
+
+KILLED = "killed by SIGSEGV while stepping"
+# Collector 0 with a slow environment, collector 1 with one that is being restarted.
+STEPPED = {
+    "collector-0": (environment(0), environment(1), environment(2, median_step_s=5e-4, worst_step_s=0.4)),
+    "collector-1": (
+        environment(3),
+        environment(4, state="starting", incarnation=2, failures=2, last_failure=KILLED),
+        environment(5, failures=1, last_failure="took longer than env.step_limit_s"),
+    ),
+}
 
 
 def looked_at(documents: Sequence[Mapping[str, Any]], extras: Extras | None = None) -> Snapshot:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from canned_runs import T, lively, snapshot
+from canned_runs import KILLED, STEPPED, T, lively, snapshot
 
 from hive.monitor import Extras
-from hive.monitor.actor_detail import ActorInspection, actor_detail
+from hive.monitor.actor_detail import ActorInspection, actor_detail, actor_summary
 from hive.monitor.drawing import plain
 
 
@@ -50,3 +50,21 @@ def test_the_detail_of_an_actor_of_an_ended_run() -> None:
     text = plain(actor_detail(row, ActorInspection(row.name, error="the run is not running"), [], 80))
     assert "─ time" not in text
     assert "version" not in text
+
+
+def test_the_environments_that_processes_step_for_an_actor() -> None:
+    row = snapshot(Extras(t=T, environments=STEPPED)).actors[1]
+    shown = plain(actor_detail(row, None, [], 120)).splitlines()
+    begin = next(n for n, line in enumerate(shown) if line.startswith("─ environments"))
+    assert shown[begin + 1] == " 2/3 envs · 3 failures · median 0.1 ms · worst 4 ms"
+    assert [line.split()[:5] for line in shown[begin + 3 : begin + 6]] == [
+        ["3", "running", "203", "0", "0"],
+        ["4", "starting", "204", "2", "2"],
+        ["5", "running", "205", "0", "1"],
+    ]
+    assert shown[begin + 4].endswith(KILLED)
+    summary = plain(actor_summary(row, ["the end of its log"], 120, 40))
+    assert "203" not in summary  # only those with trouble
+    assert "204" in summary
+    assert summary.endswith("the end of its log")
+    assert "environments" not in plain(actor_summary(snapshot().actors[1], [], 120, 40))

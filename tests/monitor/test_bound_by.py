@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from canned_runs import (
     COLLECTING,
+    STEPPED,
     WAITING_FOR_GRADIENTS,
     WAITING_FOR_ROLLOUTS,
     T,
+    environment,
     looked_at,
     snapshot,
     trainer,
@@ -21,6 +24,7 @@ from canned_status import account, starting, status
 from hive.monitor import Extras, History, bound_by, snapshot_of
 from hive.monitor.bound_by import LONG_S, NOTHING_YET
 from hive.monitor.rows import ProcessFacts
+from hive.records.environments import EnvironmentRow
 
 IDLE_COLLECTOR = {"env": 0.1, "wait rollouts:out": 0.9}
 SLOW_LEARNER = {"update": 0.97, "wait gradients": 0.03}
@@ -93,6 +97,70 @@ def test_other_processes_that_have_the_cores_are_reported() -> None:
     assert snapshot(one).bound_by.endswith("this run gets 0.5 of 1 core")
     only = Extras(t=T, processes={100: ProcessFacts("R", 0.99, 0)}, cores=1, cores_busy=1.0)
     assert snapshot(only).bound_by.endswith("and the only core is busy")
+
+
+# --- environments that processes step
+
+
+def stepped(*of_second: EnvironmentRow, first: Sequence[EnvironmentRow] = (), **shape: Any) -> str:
+    """Return the sentence of a run whose collectors have these environments."""
+    return snapshot(Extras(t=T, environments={"collector-0": tuple(first), "collector-1": of_second}), **shape).bound_by
+
+
+def test_a_slow_environment_is_named() -> None:
+    slow = (*map(environment, range(3)), environment(3, median_step_s=5e-4))
+    assert stepped(*slow) == "collectors (env 3 takes 5 times the median)"
+    assert stepped(environment(0), environment(1, median_step_s=3.1e-4)).startswith("collectors (env 1 takes 3 times")
+    assert stepped(*slow, first=[environment(9), environment(8, median_step_s=9e-4)]).startswith("collectors (env 8")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [environment(0)],
+        [environment(0), environment(1, median_step_s=2.9e-4)],
+        [environment(0), environment(1, median_step_s=None)],
+        [environment(0, median_step_s=0.0), environment(1, median_step_s=0.0)],
+        [environment(0), environment(1), environment(2, median_step_s=1.0, state="left out")],
+    ],
+)
+def test_environments_of_which_none_is_slow(rows: list[EnvironmentRow]) -> None:
+    assert stepped(*rows) == "collectors (env 74 % of their time) - collection.workers"
+
+
+def test_a_slow_environment_is_not_the_reason_where_others_work() -> None:
+    slow = (environment(0), environment(1, median_step_s=1e-3))
+    acting = {"env": 0.2, "policy": 0.75, "wait behaviour": 0.05}
+    assert stepped(*slow, collectors=(acting, acting)).startswith("collectors (policy 75 %")
+    learner = stepped(*slow, collectors=(IDLE_COLLECTOR,) * 2, worker=WAITS_FOR_ROOM, learner=SLOW_LEARNER)
+    assert learner.startswith("learner (update")
+
+
+def test_a_straggler_with_a_slow_environment() -> None:
+    waiting = {"env": 0.3, "policy": 0.1, "wait behaviour": 0.6}
+    slow = (environment(0), environment(1, median_step_s=1e-3))
+    bound = stepped(*slow, collectors=(waiting, {"env": 0.95, "policy": 0.05}))
+    words = "env 1 takes 10 times the median, while the others wait"
+    assert bound == f"collector-1 ({words}) - collection.fraction_workers"
+
+
+def test_environments_that_are_down_are_named() -> None:
+    both = snapshot(Extras(t=T, environments=STEPPED)).bound_by
+    assert both == "collectors (env 2 takes 5 times the median; env 4 is being restarted)"
+    new = [environment(n, state="starting") for n in range(3)]
+    again = [environment(n, state="resetting", incarnation=1) for n in (7, 8)]
+    words = "env 7 and env 8 are being restarted, 3 envs are starting"
+    assert stepped(environment(9), *new, *again).startswith(f"collectors (env 74 % of their time; {words})")
+
+
+def test_a_collector_that_waits_for_all_its_environments() -> None:
+    down = [environment(n, state="starting", incarnation=1) for n in range(2)]
+    waits = {"collector-1": {"activity": "env", "since_s": 9.0}}
+    words = "waits for its environments: env 0 and env 1 are being restarted"
+    assert stepped(*down, changes=waits) == f"collector-1 ({words})"
+    assert stepped(*down, environment(2, state="left out")) == f"collector-1 ({words})"
+    idle = ({"env": 0.9, "wait behaviour": 0.1}, {"wait anything": 1.0})
+    assert stepped(*down, collectors=idle) == f"collector-1 ({words})"
 
 
 # --- one of several

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from canned_runs import trainer
+from canned_runs import STEPPED, trainer
 from fake_supervisor import FakeSupervisor
 
 from hive.errors import UsageError
 from hive.monitor import poller as module
 from hive.monitor.poller import RETURNS, Poller, poll_once, thinned
 from hive.records import RunDirectory, RunFacts, Summary, process_start_time, read_run_facts, write_run_facts
+from hive.records.environments import write_environments
 from hive.runtime.run import control_server
 from hive.runtime.run.control import PROTOCOL, OtherProtocol, control_path
 
@@ -113,6 +114,15 @@ def test_a_snapshot_includes_data_of_the_files(poller: Poller, supervisor: FakeS
     assert seen.returns == ((5.0, 7.5),)
     assert [event["kind"] for event in seen.events] == ["died"]
     assert seen.actors[-1].last_words == "it died"
+
+
+def test_environments_are_those_of_the_files(poller: Poller, supervisor: FakeSupervisor) -> None:
+    for name, rows in STEPPED.items():
+        write_environments(poller.directory, name, rows)
+    supervisor.status = trainer(11.0, changes={"collector-1": {"host": "other"}}, pid=os.getpid())
+    first = {row.name: row.environments for row in poller.next().actors}
+    assert first["collector-0"] == STEPPED["collector-0"]
+    assert first["collector-1"] == first["learner-0"] == ()  # the files of another host are not here
 
 
 def test_many_views_poll_at_once_and_leave(directory: RunDirectory, supervisor: FakeSupervisor) -> None:

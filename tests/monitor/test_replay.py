@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from canned_runs import lively
+from canned_runs import STEPPED, T, lively, snapshot
 from canned_status import warned
 
 from hive.monitor import Extras, Snapshot
@@ -18,6 +19,7 @@ from hive.monitor.overview import overview
 from hive.monitor.replay import snapshot_from_files, with_last_rows
 from hive.monitor.rows import ChannelRow
 from hive.records import RunDirectory, RunFacts, Summary, write_run_facts
+from hive.records.environments import EnvironmentRow
 from hive.records.run_warnings import RunWarning
 
 DIED = {"kind": "died", "actor": "collector-0", "text": "collector-0 died in `env`: killed by SIGKILL", "t": 1.7e9}
@@ -28,7 +30,9 @@ def directory(tmp_path: Path) -> RunDirectory:
     return RunDirectory.create(tmp_path, "cartpole")
 
 
-def end(directory: RunDirectory, **changes: Any) -> Snapshot:
+def end(
+    directory: RunDirectory, environments: Mapping[str, tuple[EnvironmentRow, ...]] | None = None, **changes: Any
+) -> Snapshot:
     values: dict[str, Any] = {
         "name": directory.name,
         "scheme": "a2c",
@@ -48,7 +52,8 @@ def end(directory: RunDirectory, **changes: Any) -> Snapshot:
         "channels": {"rollouts": {"produced": 9, "consumed": 7, "dropped": {"run_ended": 2}, "in_flight": 0}},
     }
     Summary(**(values | changes)).write(directory.summary_file)
-    extras = Extras(events=(DIED,), returns=((0.0, 20.0), (500_000.0, 471.5)))
+    returns = ((0.0, 20.0), (500_000.0, 471.5))
+    extras = Extras(events=(DIED,), returns=returns, environments=environments or {})
     return snapshot_from_files(directory, extras, 500_000)
 
 
@@ -82,6 +87,15 @@ def test_warnings_are_those_of_the_summary_or_of_the_event_log(directory: RunDir
     del text["warnings"]
     directory.summary_file.write_text(json.dumps(text))
     assert snapshot_from_files(directory, Extras()).warnings == ()
+
+
+def test_environments_of_an_ended_run_have_no_processes(directory: RunDirectory) -> None:
+    ended = end(directory, environments=STEPPED)
+    assert {(one.state, one.pid, one.steps) for one in ended.actors[0].environments} == {("finished", 0, 9000)}
+    last = snapshot(Extras(t=T, environments=STEPPED))
+    shown = {row.name: row.environments for row in with_last_rows(ended, last).actors}
+    assert shown["collector-0"] == ended.actors[0].environments
+    assert {(one.state, one.pid) for one in shown["collector-1"]} == {("finished", 0)}
 
 
 def test_it_can_be_drawn(directory: RunDirectory) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from canned_runs import COLLECTING, T, edge, lively, looked_at, snapshot, working
+from canned_runs import COLLECTING, STEPPED, T, edge, lively, looked_at, snapshot, working
 from canned_status import account, status
 
 from hive.monitor import Extras, Snapshot
@@ -72,7 +72,22 @@ def test_the_least_informative_columns_are_left_out_first() -> None:
     narrow, wide = ({title.strip() for title in actors(lively(), width).titles} for width in (60, 180))
     assert {"NAME", "STATE", "BUSY"} <= narrow
     assert not {"MEMORY", "PID", "VERSION", "EXIT REPORT"} & narrow
-    assert wide == {c.title for c in ACTORS}
+    stepped = {"ENVS", "FAILURES", "MEDIAN", "WORST"}
+    assert wide == {c.title for c in ACTORS} - stepped
+    seen = snapshot(Extras(t=T, environments=STEPPED))
+    assert stepped <= {title.strip() for title in actors(seen, 120).titles}
+    assert not stepped & {title.strip() for title in actors(seen, 60).titles}
+
+
+def test_the_environments_of_each_collector_are_summed_up() -> None:
+    table = lay_out(ACTORS, sorted_rows(snapshot(Extras(t=T, environments=STEPPED)), -1, False), 200)
+    where = [title.strip() for title in table.titles].index("ENVS")
+    work = lay_out(GROUPS, groups_of(snapshot(Extras(t=T, environments=STEPPED))), 120).rows["collectors"][-1]
+    assert (work.text.strip(), work.style) == ("env 4 is being restarted", WARN)
+    cells = {name: [cell.text.strip() for cell in row[where : where + 4]] for name, row in table.rows.items()}
+    assert cells["collector-0"] == ["3", "0", "0.1 ms", "400 ms"]
+    assert cells["collector-1"] == ["2/3", "3", "0.1 ms", "4 ms"]
+    assert cells["learner-0"] == ["", "", "–", "–"]
 
 
 def test_a_group_is_coloured_by_a_missing_actor_and_by_a_restart() -> None:

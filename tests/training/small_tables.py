@@ -75,7 +75,7 @@ def table(
         member.log_probs = log_probs
 
     def seated(others: Sequence[Any]) -> ParallelVector | TurnsVector:
-        return table_of(recipe, others, seats, bots, infos)
+        return table_of([recipe] * len(others), others, seats, bots, infos)
 
     collector = SeveralCollector(seated(environments), members, seed=1, source=0)
     collector.reset()

@@ -384,7 +384,7 @@ def helped(blueprint: Blueprint, chosen: bool) -> Collector:
     """A collector with a helper, whoever chose that."""
     made, environment = blueprint.config.env, blueprint.environment
     helping = Helping(
-        lambda first, count, options: configured_vector(made, count, first),
+        lambda first, count, options, seeds: configured_vector(made, count, first),
         lambda: None,
         1,
         chosen,

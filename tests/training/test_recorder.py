@@ -17,6 +17,7 @@ from hive.errors import RecordError
 from hive.records import RunDirectory, best_policy, newest_checkpoint, read_jsonl, writing_checkpoint
 from hive.records.atomic import check_folder
 from hive.records.checkpoints.weights import load_weights
+from hive.records.environments import EnvironmentRow, write_environments
 from hive.records.run_warnings import warnings_of
 from hive.runtime import Actor, Board, Outlet, Publication, Topology
 from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
@@ -138,6 +139,17 @@ def test_every_metric_is_a_line(tmp_path: Path) -> None:
     assert [{name: line[name] for name in line if name != "t"} for line in lines] == [
         {"steps": 10 * n, "updates": n, "seconds": n / 4, "return/mean_100": -1.0 * n} for n in range(4)
     ]
+
+
+def test_failures_of_environments_are_metrics(tmp_path: Path) -> None:
+    fixture = RecorderFixture(tmp_path)
+    for collector, failures in ((0, 0), (1, 3)):
+        row = EnvironmentRow(8 + collector, 0, 0, "running", failures, 100)
+        write_environments(fixture.directory, f"collector-{collector}", [row])
+    fixture.run([0])
+    (line,) = read_jsonl(fixture.directory.metrics_file)
+    counts = {name: value for name, value in line.items() if name.startswith("environments/")}
+    assert counts == {"environments/failures": 3, "environments/9/failures": 3}
 
 
 class Failing(Source):

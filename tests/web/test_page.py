@@ -7,8 +7,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from canned_runs import COLLECTING, lively, snapshot
+from canned_runs import COLLECTING, KILLED, STEPPED, T, lively, snapshot
 
+from hive.monitor import Extras
 from hive.monitor.drawing import plain
 from hive.monitor.overview import overview
 from hive.records.documents import json_text
@@ -85,4 +86,19 @@ def test_several_policies() -> None:
     assert page["policies"] == [
         {"name": "cross", "steps": [], "values": []},
         {"name": "circle", "steps": [64.0, 128.0], "values": [-1.0, 0.5]},
+    ]
+
+
+def test_environments_that_processes_step() -> None:
+    page = page_document(snapshot(Extras(t=T, environments=STEPPED)))
+    rows = {row["name"]: row["environments"] for row in page["actors"]}
+    shown = rows["collector-1"]
+    assert rows["learner-0"] is None
+    assert shown["text"] == "2/3 envs · 3 failures · median 0.1 ms · worst 4 ms"
+    assert [shown[name] for name in ("running", "failures", "median", "worst")] == ["2/3", 3, "0.1 ms", "4 ms"]
+    assert shown["rows"][1] == ["4", "starting", "204", "2", "2", "9000", "0.1 ms", "4 ms", KILLED]
+    assert len(shown["heading"]) == len(shown["rows"][1])
+    assert shown["troubled"] == [False, True, False]
+    assert page["trouble"] == [
+        {"actor": "collector-1", "what": "env 4 is being restarted", "since": "", "more": KILLED}
     ]

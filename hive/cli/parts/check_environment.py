@@ -20,6 +20,7 @@ import numpy as np
 
 from hive.cli.parts.json_output import environments_to_stderr
 from hive.config import DEFAULT_SCHEME, Config, EnvConfig, load_config, reasoned, tuned
+from hive.config.each import FIELDS, indices_of
 from hive.config.values import toml_text
 from hive.errors import ConfigError, EnvironmentFailed
 from hive.printable import printable
@@ -32,6 +33,8 @@ STEPS = 1000  # steps of random actions
 REPEATED_STEPS = 200  # of each equally seeded environment
 VECTOR = 256  # compiled environments that are stepped at once to measure their cost
 VECTOR_S = 0.1  # duration of that
+SHOWN = 100  # characters of an entry of env.each
+MOST_EACH = 4  # entries of env.each that are shown
 LIMIT_S = 5.0  # maximum duration of each of the two
 TUNED = "tuned: "  # begins the origin of tuned settings, which suit the environment's rewards
 LARGE_REWARD = 10.0  # values of this size and more slow down learning where rewards are not normalized
@@ -92,8 +95,9 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
     recipe = recipe_of(env)
     done = examine(recipe, STEPS, LIMIT_S, several=bool(spec.agents))
     if spec.agents:
-        return _report_agents(config, origin, spec, done)
-    facts: dict[str, Any] = _spaces(spec)
+        facts, warnings, failure = _report_agents(config, origin, spec, done)
+        return facts | _each(env), warnings, failure
+    facts: dict[str, Any] = _spaces(spec) | _each(env)
     facts |= _played(done, spec)
     blueprint = _blueprint(config)
     done.begun_anew = steps_between_barriers(blueprint)
@@ -129,6 +133,17 @@ def _report_agents(
     return facts | _use(blueprint, origin, blueprint.environment), warnings, done.failure
 
 
+def _each(env: EnvConfig) -> dict[str, str]:
+    """Return the line about the environments that have options of their own."""
+    texts = []
+    for entry in env.each:
+        own = [toml_text({name: entry[name]}) for name in FIELDS if entry.get(name)]
+        texts.append(f"{', '.join(map(str, indices_of(entry)))}: {', '.join(own)}"[:SHOWN])
+    if len(texts) > MOST_EACH:
+        texts[MOST_EACH:] = [f"and {len(texts) - MOST_EACH} more entries"]
+    return {"env.each": "; ".join(texts)} if texts else {}
+
+
 def frames_text(skip: int, steps: int) -> str:
     """Return a line about an environment that makes `skip` frames a step, in a run of `steps` steps."""
     return f"frames: {skip} a step: the {steps:,} steps of run.steps are {skip * steps:,} frames"
@@ -148,7 +163,12 @@ def _chosen(spec: EnvironmentSpec, id: str, sets: list[str]) -> tuple[Config, st
         settings, origin = reasoned(schemes[scheme].keys, id, scheme), f"{TUNED}{schemes[scheme].source}"
     else:
         settings = settings_by_spaces(
-            spec, scheme, plain.env.preset, info_has_mask=info_has_mask(Recipe(id, plain.env.options))
+            spec,
+            scheme,
+            plain.env.preset,
+            info_has_mask=info_has_mask(
+                Recipe(id, plain.env.options, reset_options=plain.env.reset_options, each=plain.env.each)
+            ),
         )
         origin = "chosen by the spaces"
     chosen = [f"{setting.name}={toml_text(setting.value)}" for setting in settings]

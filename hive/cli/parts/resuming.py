@@ -41,13 +41,15 @@ from hive.records import (
 from hive.records.checkpoints.set_aside import Origin, finish_set_aside, set_aside
 from hive.records.checkpoints.together import chosen_together, others_of, why_apart
 from hive.records.jsonl import tail_jsonl
+from hive.records.run_warnings import ENVIRONMENT_FAILED
 from hive.runtime.run.folders import check_socket_paths
 
-# Events after which a run is not bit-identical to an undisturbed one -> why.
+# Events and warnings after which a run is not bit-identical to an undisturbed one -> why.
 DISTURBING_EVENTS = {
     "died": "an actor was restarted",
     "scaled": "`hive scale` changed it",
     "set": "`hive set` changed it",
+    ENVIRONMENT_FAILED: "an environment failed",
 }
 GOALS = ("run.stop_at_return", "run.stop_at_evaluation", "run.stop_after_evaluations", "run.stop_when_no_better")
 # Keys and tables that do not affect learning, so a resumed run may change them and stay exact.
@@ -298,7 +300,7 @@ def _why_inexact(directory: RunDirectory, chosen: Checkpoint | None, breaking: S
     changed = list(dict.fromkeys([*(before.changed if before else ()), *breaking]))
     if chosen is None:  # what was disturbed is undone, and only the config differs from that of the first start
         return (f"`hive resume` changed {listed(changed)}" if changed else ""), changed
-    kinds = {event.get("kind") for event in read_jsonl(directory.events_file)}
+    kinds = {event.get(name) for event in read_jsonl(directory.events_file) for name in ("kind", "warning")}
     causes = [why for kind, why in DISTURBING_EVENTS.items() if kind in kinds]
     if changed:
         causes.insert(0, f"`hive resume` changed {listed(changed)}")

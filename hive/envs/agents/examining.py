@@ -55,8 +55,9 @@ class PlayedTable:
     """One environment, for `play`. A seed decides the actions, independently of the environment."""
 
     def __init__(self, recipe: Recipe, environment: Any, seed: int) -> None:
+        """recipe: that of the environment, with a context."""
         self.spec = describe_agents(recipe.id, environment, recipe)
-        self.table = table_of(recipe, [environment], seats_by_spaces(self.spec))
+        self.table = table_of([recipe], [environment], seats_by_spaces(self.spec))
         self._seed = seed
         seats = self.table.seats
         self._rows = [StepRow.allocate(seat.seat.spec.observation, seat.count) for seat in seats]

@@ -22,6 +22,7 @@ from hive.envs.spaces.actions import ActionSpec, action_spec, choices_of
 from hive.envs.spaces.declared import checked_space
 from hive.envs.spaces.observation import BESIDE_MASK, INDEX_KEY, MASK_KEY, STATE_KEY, ObservationSpec, observation_spec
 from hive.envs.spaces.spec import AgentSpec, EnvironmentSpec
+from hive.envs.vectors.resetting import begin
 from hive.envs.wrappers import ARGUMENTS, WrapperConfig, find_wrapper, parts_of
 from hive.errors import EnvironmentFailed
 from hive.runtime.actor.error_location import is_interrupt, named
@@ -91,7 +92,7 @@ def describe_agents(id: str, environment: Any, recipe: Recipe) -> EnvironmentSpe
 def views_of(id: str, environment: Any, recipe: Recipe) -> dict[str, AgentView]:
     """Return the view of each agent, by its name as text. Raises as `describe_agents`."""
     names = agent_names(id, environment)
-    whole = _state_space(id, environment) if recipe.state else None
+    whole = _state_space(id, environment, recipe) if recipe.state else None
     return {
         str(name): AgentView(id, environment, name, position, len(names), whole, recipe)
         for position, name in enumerate(names)
@@ -239,7 +240,7 @@ def _space(id: str, environment: Any, agent: Any, name: str) -> Space[Any]:
     return checked_space(f"agent `{agent}` of `{id}`", space, name)
 
 
-def _state_space(id: str, environment: Any) -> Space[Any]:
+def _state_space(id: str, environment: Any, recipe: Recipe) -> Space[Any]:
     """Return the space of `state()`; without a declared one it follows from the state after a reset."""
     from gymnasium import spaces
 
@@ -247,7 +248,7 @@ def _state_space(id: str, environment: Any) -> Space[Any]:
         space = getattr(environment, "state_space", None)
         if isinstance(space, spaces.Space):
             return space
-        environment.reset(seed=0)
+        begin(environment, 0, recipe.reset_options)
         state = np.asarray(environment.state())
     except BaseException as error:
         if is_interrupt(error):

@@ -17,6 +17,7 @@ from hive.envs.agents.bots import Bot
 from hive.envs.agents.interface import AgentView
 from hive.envs.agents.seats import MISSING, EndedEpisode, SeatRows
 from hive.envs.loading import close
+from hive.envs.vectors import resetting
 from hive.envs.vectors.attributes import Pending
 from hive.envs.vectors.rows import StepRow
 
@@ -31,16 +32,23 @@ class ParallelVector:
     """
 
     def __init__(
-        self, id: str, environments: Sequence[Any], seats: Sequence[SeatRows], bots: Sequence[Mapping[str, Bot]]
+        self,
+        id: str,
+        environments: Sequence[Any],
+        seats: Sequence[SeatRows],
+        bots: Sequence[Mapping[str, Bot]],
+        reset_options: Sequence[Mapping[str, Any]],
     ) -> None:
-        """bots: of each environment, agent -> the bot that acts for it."""
+        """bots: of each environment, agent -> the bot that acts for it. reset_options: of each, for all its resets."""
         self.id = id
         self.count = len(environments)
         self.environments = environments
         self.seats = seats
         self.ended: list[EndedEpisode] = []  # since the caller has last emptied it
         self.pending = Pending()
-        self.tables = [_Table(number, one, self, bots[number]) for number, one in enumerate(environments)]
+        self.tables = [
+            _Table(number, one, self, bots[number], reset_options[number]) for number, one in enumerate(environments)
+        ]
         self.env_steps = 0
 
     def reset(self, seeds: Sequence[int], observations: Sequence[NDArray[Any]]) -> None:
@@ -75,8 +83,16 @@ class ParallelVector:
 class _Table:
     """One environment, and who of its agents is there."""
 
-    def __init__(self, number: int, environment: Any, vector: ParallelVector, bots: Mapping[str, Bot]) -> None:
+    def __init__(
+        self,
+        number: int,
+        environment: Any,
+        vector: ParallelVector,
+        bots: Mapping[str, Bot],
+        reset_options: Mapping[str, Any],
+    ) -> None:
         self.number = number
+        self._reset_options = reset_options
         self._environment = environment
         self._bots = bots
         self._players: dict[Any, tuple[SeatRows, int, AgentView]] = {}  # agent -> its seat and column
@@ -96,7 +112,7 @@ class _Table:
         """Start an episode."""
         self._pending.apply(self.number, self._environment)
         try:
-            result = self._environment.reset(seed=seed)
+            result = resetting.begin(self._environment, seed, self._reset_options)
         except BaseException as error:
             raise self._checks.raised_by(error, "reset", self.number) from error
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Mapping):

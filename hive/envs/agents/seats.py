@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hive.envs.agents.interface import AgentView
 from hive.envs.spaces.actions import action_converter, each_action
+from hive.envs.spaces.differences import check_alike
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.checks import Checks, as_array, short, store
@@ -140,6 +141,7 @@ class SeatRows:
         self.agents = seat.agents
         self.count = len(views) * len(self.agents)
         self._views = [[each[agent] for agent in self.agents] for each in views]
+        self._check_alike(id, first)
         self._blank = [view.blank for each in self._views for view in each]
         self._convert = action_converter(seat.spec.action)
         self.needs_state = any(view.has_state for each in self._views for view in each)
@@ -148,6 +150,14 @@ class SeatRows:
         self.info = info
         self._episodes: dict[int, dict[str, float]] = {}  # environment -> returns that no row has yet
         self.begin()
+
+    def _check_alike(self, id: str, first: int) -> None:
+        """Raise EnvironmentFailed if an agent has other spaces than those that its policy acts in."""
+        spec = self.seat.spec
+        for number, each in enumerate(self._views, start=first):
+            for agent, view in zip(self.agents, each, strict=True):
+                what = f"agent `{agent}` in env {number} of `{id}`"
+                check_alike(what, (view.observation, view.action), (spec.observation, spec.action), "its policy")
 
     def begin(self) -> None:
         """Forget all episodes."""

@@ -10,7 +10,8 @@ from hive.envs.agents.interface import acts_in_turn, views_of
 from hive.envs.agents.parallel import ParallelVector
 from hive.envs.agents.seats import Seat, SeatRows
 from hive.envs.agents.turns import TurnsVector
-from hive.envs.make import make_any
+from hive.envs.context import EnvContext
+from hive.envs.make import make_each
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.kinds import spec_of_kind
 from hive.envs.spaces.spec import EnvironmentSpec
@@ -26,28 +27,32 @@ def make_table(
     seats: Sequence[Seat],
     bots: Bots | None = None,
     infos: Sequence[Sequence[str]] | None = None,
-    first: int = 0,
+    contexts: Sequence[EnvContext] | None = None,
 ) -> ParallelVector | TurnsVector:
     """Build `count` environments of several agents, with the agents of each seat.
 
-    infos: of each seat, the names of the values of `info` in its rows; None: those of the recipe. first: as of
-    `hive.envs.vectors.vector.make_vector`. Raises the errors of `make_any`, and EnvironmentFailed for spaces.
+    infos: of each seat, the names of the values of `info` in its rows; None: those of the recipe. contexts: as of
+    `hive.envs.vectors.vector.vector_of`. Raises the errors of `make_any`, and EnvironmentFailed for spaces.
     """
-    environments = [make_any(recipe) for _ in range(count)]
-    return table_of(recipe, environments, seats, bots, infos, first)
+    recipes, environments = make_each(recipe, contexts or [EnvContext(number) for number in range(count)])
+    return table_of(recipes, environments, seats, bots, infos)
 
 
 def table_of(
-    recipe: Recipe,
+    recipes: Sequence[Recipe],
     environments: Sequence[Any],
     seats: Sequence[Seat],
     bots: Bots | None = None,
     infos: Sequence[Sequence[str]] | None = None,
     first: int = 0,
 ) -> ParallelVector | TurnsVector:
-    """Seat the agents of environments that exist; as `make_table`."""
+    """Seat the agents of environments that exist, with the recipe of each; as `make_table`.
+
+    first: as of `hive.envs.vectors.vector.make_vector`.
+    """
+    recipe = recipes[0]
     id = with_names(recipe.id, recipe.wrappers)
-    views = [views_of(id, environment, recipe) for environment in environments]
+    views = [views_of(id, environment, one) for environment, one in zip(environments, recipes, strict=True)]
     names = infos if infos is not None else [recipe.info] * len(seats)
     rows = [SeatRows(seat, id, views, info, first) for seat, info in zip(seats, names, strict=True)]
     acting = [{agent: make() for agent, make in (bots or {}).items()} for _ in environments]
@@ -55,7 +60,7 @@ def table_of(
         for agent, bot in bots_of_one.items():
             bot.view = each[agent] if bot.sees_view else None
     kind = TurnsVector if acts_in_turn(environments[0]) else ParallelVector
-    return kind(id, environments, rows, acting)
+    return kind(id, environments, rows, acting, [one.reset_options for one in recipes])
 
 
 def seat_of_all(policy: str, spec: EnvironmentSpec) -> Seat:

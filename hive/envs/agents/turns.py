@@ -18,6 +18,7 @@ from hive.envs.agents.bots import Bot
 from hive.envs.agents.interface import AgentView
 from hive.envs.agents.seats import MISSING, EndedEpisode, SeatRows
 from hive.envs.loading import close
+from hive.envs.vectors.resetting import begin
 from hive.errors import EnvironmentFailed
 
 MOST_EPISODES = 1000
@@ -50,14 +51,22 @@ class TurnsVector:
     """`count` environments of agents that act in turn. Arguments: as of `hive.envs.agents.parallel.ParallelVector`."""
 
     def __init__(
-        self, id: str, environments: Sequence[Any], seats: Sequence[SeatRows], bots: Sequence[Mapping[str, Bot]]
+        self,
+        id: str,
+        environments: Sequence[Any],
+        seats: Sequence[SeatRows],
+        bots: Sequence[Mapping[str, Bot]],
+        reset_options: Sequence[Mapping[str, Any]],
     ) -> None:
         self.id = id
         self.count = len(environments)
         self.environments = environments
         self.seats = seats
         self.ended: list[EndedEpisode] = []  # since the caller has last emptied it
-        self.games = [Game(number, one, seats, bots[number], self.ended) for number, one in enumerate(environments)]
+        self.games = [
+            Game(number, one, seats, bots[number], self.ended, reset_options[number])
+            for number, one in enumerate(environments)
+        ]
 
     @property
     def env_steps(self) -> int:
@@ -89,9 +98,11 @@ class Game:
         seats: Sequence[SeatRows],
         bots: Mapping[str, Bot],
         ended: list[EndedEpisode],
+        reset_options: Mapping[str, Any],
     ) -> None:
-        """ended: gets every episode that ends."""
+        """ended: gets every episode that ends. reset_options: for all resets."""
         self.number = number
+        self._reset_options = reset_options
         self._environment = environment
         self._bots = bots
         self._seats = seats
@@ -119,7 +130,7 @@ class Game:
 
     def _reset(self, seed: int | None) -> None:
         try:
-            self._environment.reset(seed=seed)
+            begin(self._environment, seed, self._reset_options)
         except BaseException as error:
             raise self._checks.raised_by(error, "reset", self.number) from error
         for bot in self._bots.values():

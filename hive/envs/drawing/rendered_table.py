@@ -19,6 +19,7 @@ from hive.envs.agents.seats import Seat
 from hive.envs.agents.table import Bots, table_of
 from hive.envs.agents.turns import TurnsVector
 from hive.envs.configured import recipe_of
+from hive.envs.context import EnvContext
 from hive.envs.drawing.rendering import Film, Picture, choose_renderer, fps_of, render_mode_of
 from hive.envs.make import make_any
 from hive.errors import EnvironmentFailed
@@ -37,16 +38,18 @@ class RenderedTable:
         return self._film.take()
 
 
-def rendered_table(env: EnvConfig, seats: Sequence[Seat], bots: Bots, *, window: bool = False) -> RenderedTable:
+def rendered_table(
+    env: EnvConfig, seats: Sequence[Seat], bots: Bots, *, context: EnvContext, window: bool = False
+) -> RenderedTable:
     """Build an environment of several agents with pictures; as `hive.envs.drawing.rendering.rendered_environment`."""
-    mode = render_mode_of(env, window)
-    recipe = recipe_of(env)
+    mode = render_mode_of(env, context, window)
+    recipe = recipe_of(env).at(context)
     inner = make_any(recipe, mode)
     if not has_agents(inner):
         raise EnvironmentFailed(f"`{env.id}` has one agent with pictures, and several without", permanent=True)
     choose_renderer()
     film = Film(inner, env.id, draws=mode == "rgb_array")
-    table = table_of(recipe, [_FilmedAgents(inner, film)], seats, bots)
+    table = table_of([recipe], [_FilmedAgents(inner, film)], seats, bots)
     return RenderedTable(table, fps_of(inner.metadata), film)
 
 
@@ -60,10 +63,10 @@ class _FilmedAgents:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._environment, name)
 
-    def reset(self, seed: int | None = None) -> Any:
+    def reset(self, **arguments: Any) -> Any:
         """Begin an episode."""
         self._film.begin()
-        return self._environment.reset(seed=seed)
+        return self._environment.reset(**arguments)
 
     def step(self, action: Any) -> Any:
         """Make a step of all agents, or the turn of one."""

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from hive.config import EnvConfig
 from hive.distribution import pip_install
 from hive.envs.configured import configured_spec, recipe_of
+from hive.envs.context import EnvContext
 from hive.envs.loading import close
 from hive.envs.make import LIBRARY, make_any, make_environment, takes_native
 from hive.envs.spaces.spec import EnvironmentSpec
@@ -99,7 +100,7 @@ def choose_renderer() -> None:
 
 def check_pictures(env: EnvConfig) -> None:
     """Build the environment once. Raises UsageError if it has no pictures, and the errors of `make_environment`."""
-    render_mode_of(env, window=False)
+    render_mode_of(env, EnvContext(0), window=False)
 
 
 def rendered_spec(env: EnvConfig) -> EnvironmentSpec:
@@ -108,24 +109,26 @@ def rendered_spec(env: EnvConfig) -> EnvironmentSpec:
     return configured_spec(dataclasses.replace(env, vector="python"))
 
 
-def rendered_environment(env: EnvConfig, *, window: bool = False) -> RenderedEnvironment:
+def rendered_environment(env: EnvConfig, *, context: EnvContext, window: bool = False) -> RenderedEnvironment:
     """Build the environment of a config with pictures.
 
-    window: whether it may draw a window of its own, if it has no pictures. Raises UsageError if it has neither, and the
+    context: who it is. window: whether it may draw a window of its own, if it has no pictures. Raises UsageError if it has neither, and the
     errors of `make_environment`; a step raises EnvironmentFailed if it cannot be drawn.
     """
-    mode = render_mode_of(env, window)
+    mode = render_mode_of(env, context, window)
     recipe = recipe_of(env)
     native = env.preset == "atari" and takes_native(recipe)
+    recipe = recipe.at(context)
     inner = make_environment(recipe, mode)
     choose_renderer()
     camera = _Camera(inner, env.id, draws=mode == "rgb_array", seed_bits=SEED_BITS if native else 64)
-    vector: VectorEnvironment = PythonVector(with_names(env.id, recipe.wrappers), [camera], env.info, env.rules)
+    name, options = with_names(env.id, recipe.wrappers), [recipe.reset_options]
+    vector: VectorEnvironment = PythonVector(name, [camera], env.info, env.rules, reset_options=options)
     if env.preset == "atari":
         from hive.envs.vectors.atari import AtariOptions, AtariVector
 
         assert isinstance(vector, PythonVector)
-        vector = AtariVector(vector, [camera], AtariOptions.of(env.options))
+        vector = AtariVector(vector, [camera], [AtariOptions.of(recipe.options)])
     return RenderedEnvironment(vector, fps_of(inner.metadata) / steps_inside(inner), camera.film)
 
 
@@ -137,10 +140,10 @@ def _refuse_compiled(id: str) -> None:
         )
 
 
-def render_mode_of(env: EnvConfig, window: bool) -> str:
+def render_mode_of(env: EnvConfig, context: EnvContext, window: bool) -> str:
     """Return the mode to build the environment with: it says which it has only when it is built. Raises UsageError."""
     _refuse_compiled(env.id)
-    environment = make_any(dataclasses.replace(recipe_of(env), wrappers=()))
+    environment = make_any(dataclasses.replace(recipe_of(env).at(context), wrappers=()))
     modes = (getattr(environment, "metadata", None) or {}).get("render_modes") or []
     close(environment)
     for mode in ("rgb_array", *(["human"] if window else [])):

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import select
 import socket
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn, Protocol
 
-from hive.envs.context import EnvContext
+from hive.envs.context import EnvContext, filled
 from hive.envs.external.address import Address, is_connected
 from hive.envs.external.conversation import Conversation
-from hive.envs.external.filling import filled, variables
 from hive.envs.external.frames import Closed, Connection, Misbehaved
 from hive.envs.external.hello import Hello
-from hive.envs.external.output import Output
 from hive.envs.external.process import Listener, ProgramProcess
+from hive.envs.processes.ending import mark_of
+from hive.envs.processes.output import Output
 from hive.envs.processes.stepper import Activity, Doing
 from hive.envs.recipe import Recipe
 from hive.errors import EnvironmentFailed
@@ -38,11 +38,11 @@ class _Pollable(Protocol):
 class ProgramClient:
     """One program with its conversation. An order is a generator, as in `Conversation`; one is open at a time.
 
-    output: a file, open for reading and appending, for what it prints; None: memory. After a failure only `tail` and
+    output: the file for what it prints; None: in memory. After a failure only `tail` and
     `end` may be called; after `end`, `start` starts it again.
     """
 
-    def __init__(self, recipe: Recipe, *, output: int | None = None) -> None:
+    def __init__(self, recipe: Recipe, *, output: Path | None = None) -> None:
         self.id = recipe.id
         self.said: Hello | None = None
         self._recipe = recipe
@@ -193,7 +193,7 @@ class ProgramClient:
         recipe, context = self._recipe, contexts[0]
         address = None if recipe.connect is None else Address(str(filled(recipe.connect, context)))
         secret = secrets.token_hex(SECRET_BYTES) if recipe.command else ""
-        given = {**variables(context), SECRET: secret}
+        given = {**context.variables(), SECRET: secret}
         try:
             if address is None:
                 self._listener = Listener()
@@ -206,7 +206,7 @@ class ProgramClient:
             raise Misbehaved(f"cannot be started: {error}") from None
         sock = yield from (self._accept() if address is None else self._connect(address))
         self._conversation = Conversation(Connection(sock))
-        options = [filled(recipe.options, one) for one in contexts]
+        options = [recipe.at(one).options for one in contexts]
         said = yield from self._conversation.hello(contexts, options, secret)
         self._opened(said)
         self.said = said
@@ -214,7 +214,7 @@ class ProgramClient:
     def _launch(self, context: EnvContext, given: Mapping[str, str]) -> None:
         assert self._output is not None, "start makes it"
         command = [str(one) for one in filled(self._recipe.command, context)]
-        mark = f"{os.getpid()} {context.index} {context.incarnation}"
+        mark = mark_of(context.index, context.incarnation)
         self._process = ProgramProcess(command, given, mark, self._output.fd)
 
     def _accept(self) -> Generator[int, None, socket.socket]:

@@ -96,9 +96,9 @@ class ProgramEnvironment(gymnasium.Env[Any, Any]):
             raise EnvironmentFailed(f"`{self._id}` did not {what} within {limit_s:g} s", hint=self._client.tail())
 
 
-def program_environment(recipe: Recipe, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+def program_environment(recipe: Recipe, context: EnvContext, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """Start a program as a single environment, inside TimeLimit if it declares the length of its episodes."""
-    environment = ProgramEnvironment(recipe, EnvContext(0), render_mode)
+    environment = ProgramEnvironment(recipe, context, render_mode)
     most = environment.spec.max_episode_steps if environment.spec else None
     return environment if most is None else TimeLimit(environment, most)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import shutil
@@ -14,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hive.envs.external import launcher
-from hive.envs.external.ending import end_processes
+from hive.envs.processes.ending import MARK, end_processes
 from hive.runtime.actor.error_location import signal_name
 
-MARK = "HIVE_ENV_MARK"  # variable of a program and all that it starts: "<pid of the collector> <index> <incarnation>"
 SHORT = 60  # bytes of a temporary folder in which the path of a socket still fits
 FOLDER = "hive-env"
 
@@ -54,9 +52,8 @@ class ProgramProcess:
     def end(self, limit_s: float) -> None:
         """Wait at most `limit_s` for its exit, then kill it; and kill all that it has started."""
         self.exited(limit_s)
-        end_processes(self.pid, self._mark)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(0)
+        end_processes(self.pid, self._mark, self._process.poll)
+        self._process.wait()  # at once, but for threads that are still exiting
         os.close(self.pidfd)
 
 

@@ -7,6 +7,7 @@ the form that `hive.envs.vectors.python_vector` writes.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 
 from hive.envs.context import EnvContext
 from hive.envs.external.client import ProgramClient
-from hive.envs.external.filling import filled
 from hive.envs.external.frames import Misbehaved
 from hive.envs.external.hello import Hello
 from hive.envs.external.specs import check_specs, specs_of
@@ -46,7 +46,7 @@ class Program(ProgramClient):
         action: ActionSpec,
         *,
         first: int = 0,
-        output: int | None = None,
+        output: Path | None = None,
     ) -> None:
         super().__init__(recipe, output=output)
         self.count = len(row.rewards)
@@ -56,12 +56,12 @@ class Program(ProgramClient):
         self._reset_options: list[Mapping[str, Any]] = []
 
     def start(self, contexts: Sequence[EnvContext]) -> None:
-        self._reset_options = [filled({}, context) for context in contexts]
+        self._reset_options = [self._recipe.at(context).reset_options for context in contexts]
         super().start(contexts)
 
     def renew(self, contexts: Sequence[EnvContext]) -> None:
         """Keep the program: the reset that follows begins its episodes again, with the seeds of the barrier."""
-        self._reset_options = [filled({}, context) for context in contexts]
+        self._reset_options = [self._recipe.at(context).reset_options for context in contexts]
 
     def reset(self, seeds: Sequence[int]) -> None:
         """Order it to begin an episode in each environment; `row.observations` gets the first observations."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hive.envs.context import EnvContext
 
 Activity = Literal["start", "reset", "step"]
+ACTIVITIES: tuple[Activity, ...] = ("start", "reset", "step")
 
 
 @dataclass(frozen=True)
@@ -66,4 +67,4 @@ class Stepper(Protocol):
         """Order it to close its environments and to exit, if no other order is open."""
 
     def end(self, limit_s: float) -> None:
-        """Wait at most `limit_s` for its exit after `close`; then kill it with all that it has started. It is gone then."""
+        """Wait at most `limit_s` for its exit after `close`; then kill it with all that it has started: it is gone."""

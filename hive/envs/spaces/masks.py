@@ -16,12 +16,14 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from hive.envs.context import EnvContext
 from hive.envs.loading import close
 from hive.envs.make import make_any, takes_native
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import action_spec, choices_of
 from hive.envs.spaces.masked_space import MaskedSpace, masked_by_part, masked_choices
 from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY
+from hive.envs.vectors.resetting import begin
 from hive.errors import EnvironmentFailed
 
 
@@ -74,12 +76,13 @@ def info_has_mask(recipe: Recipe) -> bool:
     """Whether the info of the environment's resets has a mask of its actions, if it has a single form."""
     if takes_native(recipe):
         return False
+    recipe = recipe.at(EnvContext(0))
     environment = make_any(recipe)
     try:
         # What an environment raises, `hive check` and every run report.
         with contextlib.suppress(Exception):
             choices = choices_of(action_spec(recipe.id, environment.action_space)) or ()
-            mask = environment.reset(seed=0)[1].get(MASK_KEY)
+            mask = begin(environment, 0, recipe.reset_options)[1].get(MASK_KEY)
             return mask is not None and np.size(mask) == sum(choices)
     finally:
         close(environment)

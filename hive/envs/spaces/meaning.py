@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hive.config import EnvConfig
 from hive.declared import ABSENT, EARLIER, FIRST, LAST, NO_IMAGE, earlier_bounds, earlier_channels, is_bound
 from hive.envs.spaces.actions import ActionSpec, Box, Composite
 from hive.envs.spaces.observation import ArraySpec, ObservationPart, ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
+
+if TYPE_CHECKING:
+    from hive.config import EnvConfig
 
 EARLIER_NAME = "observation"  # of the only part that networks saw with env.rules = 1, if one is called so
 

@@ -177,19 +177,21 @@ class AtariGame(gymnasium.Env[Any, Any]):
 class AtariVector:
     """A `VectorEnvironment`, which documents `reset` and `step`, that turns the rows of games into those of training.
 
-    vector: steps the games. games: the `Games` or single environments that it steps, which know the lives.
+    vector: steps the games. games: the `Games` or single environments that it steps, which know the lives. options: of
+    each game, or one of all.
     """
 
     def __init__(
-        self, vector: NativeVector | PythonVector, games: Games | Sequence[Any], options: AtariOptions
+        self, vector: NativeVector | PythonVector, games: Games | Sequence[Any], options: Sequence[AtariOptions]
     ) -> None:
         self.count = vector.count
+        self.observation, self.action = vector.observation, vector.action
         self.runs_python = runs_python(vector)
         self.environments = vector.environments
         self._vector = vector
         self._games = games
-        self._clips = options.clip_rewards
-        self._ends_lives = options.terminal_on_life_loss
+        self._clips = np.array([one.clip_rewards for one in options])  # [1] or [B], as the next one
+        self._ends_lives = np.array([one.terminal_on_life_loss for one in options])
         self._before = np.zeros(self.count, np.int32)
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
@@ -200,11 +202,11 @@ class AtariVector:
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
         """Step every game; write the signs of rewards and the ends of lives into `row`."""
         self._vector.step(actions, row)
-        if self._clips:
-            np.sign(row.rewards, out=row.rewards)
-        if self._ends_lives:
+        if self._clips.any():
+            np.sign(row.rewards, out=row.rewards, where=self._clips)
+        if self._ends_lives.any():
             lives = self._lives()
-            lost = (lives < self._before) & (lives > 0) & (row.episode_lengths == 0)
+            lost = (lives < self._before) & (lives > 0) & (row.episode_lengths == 0) & self._ends_lives
             row.terminated[lost] = 1
             self._before = lives
 

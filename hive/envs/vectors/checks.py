@@ -117,7 +117,8 @@ class Checks:
             raise error
         if isinstance(error, EnvironmentFailed):  # hive's own wrappers say all themselves
             return EnvironmentFailed(f"{error} {self._place(index)}", hint=error.hint, permanent=error.permanent)
-        hint = NO_SEED if method == "reset" and isinstance(error, TypeError) and "'seed'" in str(error) else ""
+        lacks = isinstance(error, TypeError) and ("'seed'" in str(error) or "'options'" in str(error))
+        hint = NO_SEED if method == "reset" and lacks else ""
         text = f"{self._id} raised {named(error)} in {method} {self._place(index)}"
         return EnvironmentFailed(text, hint=hint, permanent=bool(hint))
 

@@ -16,13 +16,9 @@ A helper that exits, or whose environment fails, makes `step` raise EnvironmentF
 
 from __future__ import annotations
 
-import enum
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -30,66 +26,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive import _native
 from hive.envs.random_actions import RandomActions
 from hive.envs.spaces.actions import ActionSpec
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.vectors.attributes import set_attributes, takes_attributes
-from hive.envs.vectors.rows import FinalObservations, StepRow
-from hive.envs.vectors.seeding import globals_state, runs_python
+from hive.envs.vectors.row_block import RowBlock
+from hive.envs.vectors.rows import StepRow
+from hive.envs.vectors.seeding import runs_python
+from hive.envs.vectors.share import Answer, Order, Share, as_collector, follow_orders
 from hive.envs.vectors.vector import VectorEnvironment
 from hive.errors import EnvironmentFailed
-from hive.plain_data import pack, read_content, unpack, write_content
-from hive.runtime.memory.segments import Layout, Segment
-from hive.runtime.process.stop_signals import do_nothing
 from hive.runtime.process.user_code.companion import Companion
 from hive.runtime.process.user_code.sent_errors import raise_sent
 
 LOOK_S = 0.2  # interval between two looks whether a helper that has not answered has exited
-IDLE_S = 60.0  # limit of one wait for an order; the helper then waits again
 CLOSE_S = 10.0  # time for all helpers to close their environments, side by side; then they are killed
 
 MEASURED_STEPS = 32  # of one environment, whose median is its cost
 MEASURED_S = 0.02  # time limit of these steps
-CHANGES_BYTES = 1 << 17  # for what callbacks have changed, twice as much as they may send
 SLOW_S = 0.5  # if measuring one environment takes this long, two are not measured, which would be more exact
 # What a vector step must save to be worth helpers: twice what it costs to wake one and to wait for it in turn.
 WORTH_S = 50e-6
-
-
-class Order(enum.IntEnum):
-    """What a helper is asked to do."""
-
-    make = 1
-    reset = 2
-    step = 3
-    look = 4
-    close = 5
-    measure = 6
-    change = 7
-
-
-class HelperAnswer(enum.IntEnum):
-    """How a helper answers an order."""
-
-    done = 0
-    drew = 1  # its environments have drawn from a global generator since its last look
-    failed = 2
-    cheap = 3  # its environments are too fast for helpers
 
 
 @dataclass(frozen=True)
 class Helping:
     """How many helpers a collector has, and what they need to know.
 
-    make: builds environments `first` to `first + count` of the collector, with `options`. seed: seeds the global
-    generators as before
-    the first call of it. number: of helpers. chosen: whether hive chose it, so that there are none where environments
+    make: builds environments `first` to `first + count` of the collector, with `options` and the seeds of the resets
+    that follow. seed: seeds the global generators as before the first call of it. number: of helpers. chosen: whether hive chose it, so that there are none where environments
     are cheap or draw from global generators. rows: of one environment, one for each of several agents. options: further
-    keyword arguments of the constructor, which callbacks have set.
+    keyword arguments of the constructor, which callbacks have set. seeds: of each environment, of the reset that
+    follows; (): 0.
     """
 
-    make: Callable[[int, int, Mapping[str, Any]], VectorEnvironment]
+    make: Callable[[int, int, Mapping[str, Any], Sequence[int]], VectorEnvironment]
     seed: Callable[[], None]
     number: int
     chosen: bool
@@ -98,15 +69,17 @@ class Helping:
     infos: int = 0
     rows: int = 1
     options: dict[str, Any] = field(default_factory=dict)
+    seeds: list[int] = field(default_factory=list)
 
     def build(self, first: int, count: int) -> VectorEnvironment:
         """Build environments `first` to `first + count`."""
-        return self.make(first, count, self.options)
+        return self.make(first, count, self.options, self.seeds[first : first + count] or [0] * count)
 
-    def use(self, options: Mapping[str, Any]) -> None:
-        """Build environments with these further options from now on."""
+    def use(self, options: Mapping[str, Any], seeds: Sequence[int]) -> None:
+        """Build environments with these further options, and for resets with these seeds, from now on."""
         self.options.clear()
         self.options.update(options)
+        self.seeds[:] = seeds
 
 
 def helped_vector(helping: Helping, count: int) -> VectorEnvironment:
@@ -131,52 +104,6 @@ def helped_vector(helping: Helping, count: int) -> VectorEnvironment:
     return vector
 
 
-COPIED = ("rewards", "terminated", "truncated", "valid", "episode_returns", "episode_lengths", "final_index")
-
-
-class RowBlock:
-    """The memory of one row that the processes share: views of all of it, and of the columns of one process."""
-
-    def __init__(self, observation: ObservationSpec, action: ActionSpec, count: int, infos: int, helpers: int) -> None:
-        layout = Layout(
-            {
-                "words": ("uint8", (helpers, _native.ROW_WORD_BYTES)),
-                "seeds": ("uint64", (count,)),
-                "actions": (np.dtype(action.dtype).name, (count, *action.shape)),
-                "observations": (np.dtype(observation.dtype).name, (count, *observation.shape)),
-                "finals": (np.dtype(observation.dtype).name, (count, *observation.shape)),
-                "rewards": ("float32", (count,)),
-                "terminated": ("uint8", (count,)),
-                "truncated": ("uint8", (count,)),
-                "valid": ("uint8", (count,)),
-                "episode_returns": ("float32", (count,)),
-                "episode_lengths": ("int32", (count,)),
-                "final_index": ("int32", (count,)),
-                "infos": ("float32", (count, infos)),
-                "changes": ("uint8", (CHANGES_BYTES,)),
-            }
-        )
-        segment = Segment.create("helpers", layout.bytes)
-        segment.close()  # forks have the mapping
-        self.arrays = layout.views(segment.memory)
-        self.write_changes({}, {})
-        self.words = [_native.RowWord(segment.memory, number) for number in range(helpers)]
-
-    def write_changes(self, options: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
-        """Write what callbacks have changed, for helpers to read."""
-        write_content(pack([dict(options), dict(attributes)]), self.arrays["changes"])
-
-    def read_changes(self) -> list[dict[str, Any]]:
-        """Return the options and the attributes."""
-        found: list[dict[str, Any]] = unpack(read_content(self.arrays["changes"]))
-        return found
-
-    def row(self, first: int, end: int) -> StepRow:
-        """Return the row of columns `first` to `end`, which has its own finals."""
-        columns = {name: self.arrays[name][first:end] for name in ("observations", *COPIED, "infos")}
-        return StepRow(finals=FinalObservations(self.arrays["finals"][first:end]), **columns)
-
-
 class HelpedVector:
     """A `VectorEnvironment`, which documents `reset` and `step`, of `count` environments in several processes.
 
@@ -194,6 +121,7 @@ class HelpedVector:
         helpers = min(helping.number, count - 1)
         shares = [count * part // (helpers + 1) for part in range(helpers + 2)]  # the first one is this process's own
         block = RowBlock(helping.observation, helping.action, self.count, helping.infos, helpers)
+        block.segment.close()  # forks have the mapping
         self.drew = False
         self.own: VectorEnvironment | None = None
         self._attributes: Mapping[str, Any] = {}
@@ -224,7 +152,7 @@ class HelpedVector:
         """Have a helper measure a step of one environment; return whether helpers save more than they cost."""
         helper = self.helpers[0]
         helper.order(Order.measure)
-        return helper.answer() == HelperAnswer.done
+        return helper.answer() == Answer.done
 
     def make_environments(self) -> None:
         """Build the environments, in all processes at once, in place of those that they have.
@@ -232,6 +160,7 @@ class HelpedVector:
         At a resume barrier, too: a process that has computed with threads must not be forked again.
         """
         self._block.write_changes(self.helping.options, {})
+        self._block.arrays["seeds"][:: self.helping.rows] = self.helping.seeds or 0
         self._order(Order.make)
         if self.own is not None:
             self.own.close()
@@ -263,15 +192,7 @@ class HelpedVector:
         self._own_row.finals.count = 0
         self._own().step(actions[:end], self._own_row)
         self._finish()
-        np.copyto(row.observations, arrays["observations"])
-        for name in COPIED:
-            np.copyto(getattr(row, name), arrays[name])
-        if self.helping.infos:
-            np.copyto(row.infos, arrays["infos"])
-        for index in np.flatnonzero(arrays["truncated"]):  # one process would add them in this order
-            if row.final_index[index] >= 0:
-                final = arrays["finals"][self._starts[index] + row.final_index[index]]
-                row.final_index[index] = row.finals.add(final)
+        self._block.copy_to(row, self._starts)
 
     @property
     def takes_attributes(self) -> bool:
@@ -322,7 +243,7 @@ class HelpedVector:
     def _finish(self) -> None:
         """Wait until every helper has answered. Raises EnvironmentFailed for one that failed or exited."""
         for helper in self.helpers:
-            self.drew |= helper.answer() == HelperAnswer.drew
+            self.drew |= helper.answer() == Answer.drew
 
     def _own(self) -> VectorEnvironment:
         assert self.own is not None, "make_environments comes first"
@@ -337,7 +258,10 @@ class _Helper:
         self._word = block.words[number]
         self._open = False  # whether an order has no answer yet
         self._closing = False
-        work = partial(_help, self._word, helping, block, first, end)
+
+        def work() -> None:
+            follow_orders(self._word, _HelperShare(helping, block, first, end))
+
         self._process = Companion(work, f"hive:helper-{number + 1}", f"{self.what} failed")
         self.pid = self._process.pid
 
@@ -346,7 +270,7 @@ class _Helper:
         self._word.order(order)
         self._open, self._closing = True, order == Order.close
 
-    def answer(self) -> HelperAnswer:
+    def answer(self) -> Answer:
         """Wait for the answer. Raises what the helper raised, and EnvironmentFailed if it has exited."""
         while (code := self._word.answered(LOOK_S)) is None:
             if how := self._process.exited():
@@ -354,11 +278,11 @@ class _Helper:
                     break
                 raise EnvironmentFailed(f"{self.what} has ended: {how}")
         self._open = False
-        if code == HelperAnswer.failed:
+        if code == Answer.failed:
             if (sent := self._process.error()) is not None:
                 raise_sent(sent)
             raise EnvironmentFailed(f"{self.what} has failed, and has not said why")
-        return HelperAnswer(code)
+        return Answer(code)
 
     def begin_close(self) -> None:
         """Have the helper close its environments, if it is not busy."""
@@ -372,68 +296,24 @@ class _Helper:
         self._process.end()
 
 
-class _Share:
-    """The environments of one helper, in its own process: a method for each order."""
+class _HelperShare(Share):
+    """The environments of one helper, in its own process. first, end: of its environments."""
 
     def __init__(self, helping: Helping, block: RowBlock, first: int, end: int) -> None:
         self._helping = helping
-        rows = helping.rows
-        self._first, self._count = first, end - first
-        self._others = len(block.arrays["rewards"]) // rows - self._count
-        first, end = first * rows, end * rows
-        self._row = block.row(first, end)
-        self._block = block
-        self._actions, self._seeds = block.arrays["actions"][first:end], block.arrays["seeds"][first:end]
-        self._vector: VectorEnvironment | None = None
-        self._state = globals_state()
+        self._others = len(block.arrays["rewards"]) // helping.rows - (end - first)
 
-    def follow(self, order: Order) -> HelperAnswer:
-        """Follow an order; return its answer."""
-        answer = HelperAnswer.done
-        if order == Order.step:
-            assert self._vector is not None
-            self._row.finals.count = 0
-            with as_collector():
-                self._vector.step(self._actions, self._row)
-            return answer  # without a look, which takes longer than many a step
-        if order == Order.measure:
-            answer = HelperAnswer.cheap if _cost_of_step(self._helping) * self._others < WORTH_S else answer
-        elif order == Order.make:
-            self.close()
-            self._helping.use(self._block.read_changes()[0])
-            self._vector = self._helping.build(self._first, self._count)
-            do_nothing()  # again: environments may have set handlers, and the collector alone ends its helpers
-        elif order == Order.change:
-            set_attributes(self._vector, self._block.read_changes()[1])
-        elif order == Order.reset:
-            assert self._vector is not None
-            self._vector.reset([int(seed) for seed in self._seeds], self._row.observations)
-        state, self._state = self._state, globals_state()
-        return answer if state == self._state else HelperAnswer.drew
+        def build(options: Mapping[str, Any]) -> VectorEnvironment:
+            helping.use(options, [int(seed) for seed in block.arrays["seeds"][:: helping.rows]])
+            return helping.build(first, end - first)
 
-    def close(self) -> None:
-        """Close the environments, if there are any."""
-        if self._vector is not None:
-            self._vector.close()
+        super().__init__(build, block, first * helping.rows, end * helping.rows)
 
-
-def _help(word: _native.RowWord, helping: Helping, block: RowBlock, first: int, end: int) -> None:
-    """Follow orders until the one to close. Answers `failed` before it raises."""
-    share = _Share(helping, block, first, end)
-    try:
-        while (order := word.ordered(IDLE_S)) != Order.close:
-            if order is not None:
-                word.answer(share.follow(Order(order)))
-        share.close()
-    except BaseException:
-        word.answer(HelperAnswer.failed)
-        raise
-
-
-def as_collector() -> AbstractContextManager[object]:
-    """Return the context in which a collector steps its environments, in a process that may not have torch."""
-    torch = sys.modules.get("torch")
-    return nullcontext() if torch is None else torch.inference_mode()
+    def follow(self, order: Order) -> Answer:
+        """Follow an order; return the answer to it."""
+        cheap = order == Order.measure and _cost_of_step(self._helping) * self._others < WORTH_S
+        answer = super().follow(order)
+        return Answer.cheap if cheap and answer == Answer.done else answer
 
 
 def _cost_of_step(helping: Helping) -> float:

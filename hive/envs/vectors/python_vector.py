@@ -20,7 +20,9 @@ from hive.declared import RULES
 from hive.envs.loading import close
 from hive.envs.spaces.actions import action_converter, action_spec, each_action
 from hive.envs.spaces.declared import spaces_of
+from hive.envs.spaces.differences import check_alike
 from hive.envs.spaces.observation import observation_spec
+from hive.envs.vectors import resetting
 from hive.envs.vectors.attributes import Pending
 from hive.envs.vectors.checks import Checks
 from hive.envs.vectors.episodes import Episodes
@@ -35,7 +37,8 @@ class PythonVector:
     """A `VectorEnvironment`, which documents `reset` and `step`, made of single environments of one id.
 
     info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. rules: as for
-    `hive.envs.spaces.observation.observation_spec`. first: as for `Checks`.
+    `hive.envs.spaces.observation.observation_spec`. first: as for `Checks`. reset_options: of each environment, for
+    all its resets; (): none. Raises EnvironmentFailed if their spaces are stored in different forms.
     """
 
     environments: Sequence[gymnasium.Env[Any, Any]]
@@ -47,6 +50,7 @@ class PythonVector:
         info: Sequence[str] = (),
         rules: int = RULES,
         first: int = 0,
+        reset_options: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.count = len(environments)
         self.environments = environments
@@ -55,6 +59,11 @@ class PythonVector:
         self._steps: list[Callable[[Any], Any]] = [(one.env if limit else one).step for one in stepped]
         observations, actions = spaces_of(id, environments[0])
         self.observation, self.action = observation_spec(id, observations, rules), action_spec(id, actions)
+        for number, other in enumerate(environments[1:], start=1):
+            observations, actions = spaces_of(id, other)
+            its = observation_spec(id, observations, rules), action_spec(id, actions)
+            check_alike(f"env {first + number} of `{id}`", its, (self.observation, self.action), f"env {first}")
+        self._reset_options = reset_options or [{}] * self.count
         self._checks = Checks(id, self.observation, first)
         self._infos = Infos(self._checks, info)
         self._convert = action_converter(self.action)
@@ -126,7 +135,7 @@ class PythonVector:
         if self._pending is not None:
             self._pending.apply(index, self.environments[index])
         try:
-            result = self.environments[index].reset(seed=seed)
+            result = resetting.begin(self.environments[index], seed, self._reset_options[index])
         except BaseException as error:
             raise self._checks.raised(error, "reset", index) from error
         if not isinstance(result, tuple) or len(result) != 2:

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from hive.declared import RULES
-from hive.envs.make import make_any, make_compiled, make_games, make_native, takes_native
+from hive.envs.context import EnvContext
+from hive.envs.make import make_compiled, make_each, make_games, make_native, takes_native
 from hive.envs.recipe import Recipe
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
@@ -72,8 +73,13 @@ def make_vector(
     return vector_of(Recipe(id, options, kind, wrappers, preset, info, rules), count, first)
 
 
-def vector_of(recipe: Recipe, count: int, first: int = 0) -> VectorEnvironment:
-    """Build `count` environments. Raises the errors of `make_vector`, which documents `first`."""
+def vector_of(
+    recipe: Recipe, count: int, first: int = 0, contexts: Sequence[EnvContext] | None = None
+) -> VectorEnvironment:
+    """Build `count` environments. Raises the errors of `make_vector`, which documents `first`.
+
+    contexts: who each is; None: number `first` and those that follow, outside of a run.
+    """
     from hive.envs.agents.interface import has_agents  # it imports gymnasium
 
     id, info, rules = recipe.id, recipe.info, recipe.rules
@@ -81,22 +87,25 @@ def vector_of(recipe: Recipe, count: int, first: int = 0) -> VectorEnvironment:
     if recipe.preset == "atari":
         from hive.envs.vectors.atari import AtariOptions, AtariVector
 
-        settings = AtariOptions.of(recipe.options)
         if native:
+            settings = AtariOptions.of(recipe.options)
             games = make_games(id, settings, count)
-            return AtariVector(NativeVector(id, games, info), games, settings)
+            return AtariVector(NativeVector(id, games, info), games, [settings])
     elif native:
         return _with_environment_torch(NativeVector(id, make_native(recipe, count), info, rules))
     elif not recipe.wrappers and (compiled := make_compiled(recipe, count)):
         return compiled
-    environments = [make_any(recipe) for _ in range(count)]
+    recipes, environments = make_each(recipe, contexts or [EnvContext(first + one) for one in range(count)])
     if has_agents(environments[0]):
-        return _with_one_policy(recipe, environments, first)
-    vector = PythonVector(with_names(id, recipe.wrappers), environments, info, rules, first)
-    return AtariVector(vector, environments, settings) if recipe.preset == "atari" else _with_environment_torch(vector)
+        return _with_one_policy(recipes, environments, first)
+    options = [one.reset_options for one in recipes]
+    vector = PythonVector(with_names(id, recipe.wrappers), environments, info, rules, first, options)
+    if recipe.preset == "atari":
+        return AtariVector(vector, environments, [AtariOptions.of(one.options) for one in recipes])
+    return _with_environment_torch(vector)
 
 
-def _with_one_policy(recipe: Recipe, environments: Sequence[Any], first: int) -> VectorEnvironment:
+def _with_one_policy(recipes: Sequence[Recipe], environments: Sequence[Any], first: int) -> VectorEnvironment:
     """Return environments of several agents that all have the same policy, as a vector with a row of each agent.
 
     Raises ConfigError for agents that act in turn, which `hive.envs.agents.turns` plays.
@@ -106,8 +115,9 @@ def _with_one_policy(recipe: Recipe, environments: Sequence[Any], first: int) ->
     from hive.envs.agents.parallel import ParallelVector
     from hive.envs.agents.table import seat_of_all, table_of
 
+    recipe = recipes[0]
     spec = describe_agents(recipe.id, environments[0], recipe)
-    table = table_of(recipe, environments, [seat_of_all("", spec)], first=first)
+    table = table_of(recipes, environments, [seat_of_all("", spec)], first=first)
     if not isinstance(table, ParallelVector):
         raise ConfigError(f"the agents of `{recipe.id}` act in turn", hint="`hive up` plays it turn by turn")
     return Alone(table)
@@ -125,7 +135,7 @@ class _WithEnvironmentTorch:
         self.count = vector.count
         self.runs_python = runs_python(vector)
         self.environments = vector.environments
-        self.observation = vector.observation
+        self.observation, self.action = vector.observation, vector.action
         self.set_attributes = vector.set_attributes
         self._vector = vector
 

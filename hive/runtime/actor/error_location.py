@@ -8,10 +8,10 @@ For a process that a signal killed, `signal_name` is all that is known.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
+import sys
 import sysconfig
 import traceback
 from collections.abc import Sequence
@@ -83,7 +83,8 @@ def is_interrupt(error: BaseException) -> bool:
 
 def is_own(error: BaseException) -> bool:
     """Return whether code of the running task raised `error` itself: not Ctrl-C, and not a cancellation of the task."""
-    if isinstance(error, asyncio.CancelledError):
+    asyncio = sys.modules.get("asyncio")  # it takes 3 MB, which a process without actors does not need
+    if asyncio is not None and isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and not task.cancelling()
     return not isinstance(error, GeneratorExit) and not is_interrupt(error)  # GeneratorExit: the loop was closed

@@ -40,6 +40,7 @@ from hive.records import (
     write_run_facts,
 )
 from hive.records.checkpoints.together import chosen_together, others_of
+from hive.records.environments import forget_environments
 from hive.records.regular import read_regular
 from hive.records.run_warnings import (
     OUTPUT_DROPPED,
@@ -119,7 +120,15 @@ class LiveRun:
         )
         with contextlib.suppress(OSError):
             self.previous_summary = read_regular(self.directory.summary_file)
+        self._forget_environments()
         write_run_facts(self.directory, facts)
+
+    def _forget_environments(self) -> None:
+        """Remove the files of environments of processes that no longer exist, which only views read."""
+        try:
+            forget_environments(self.directory)
+        except HiveError as error:
+            self.log.warning("%s", error)
 
     def keep_sockets(self) -> None:
         """Make the socket folder again if it was removed, as by a cleaner of /tmp, and warn of it.
@@ -237,6 +246,7 @@ class LiveRun:
         """Adopt the config of the next stage, which resumes from the checkpoint that the last stage has saved."""
         assert self.next_config is not None
         self.event("scaled", description(self.config, self.next_config))
+        self._forget_environments()
         self._write_config(self.next_config)
         others = others_of(self.directory)
         newest, beside = chosen_together(self.directory, others, exact=False, refused=self.log.warning, replay=False)

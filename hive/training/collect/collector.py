@@ -27,9 +27,11 @@ from torch import Tensor
 from hive import _native
 from hive.algorithms.batches.initial_errors import n_step_errors
 from hive.envs import (
+    EnvContext,
     FinalObservations,
     HelpedVector,
     ObservationSpec,
+    ProcessVector,
     StepRow,
     VectorEnvironment,
     runs_python,
@@ -164,6 +166,18 @@ def occasion_of(start: int, incarnation: int) -> int:
     return start * MAX_INCARNATIONS + incarnation
 
 
+def contexts_of(
+    seed: int, source: int, envs: int, *, start: int = 0, incarnation: int = 0, rows: int = 1, run: str = ""
+) -> list[EnvContext]:
+    """Return who the environments of collector `source` are, for a reset at the round `start`.
+
+    rows: of each environment, whose first one has its seed. run: the name of the run.
+    """
+    occasion = occasion_of(start, incarnation)
+    seeds = stream_seeds(seed, Purpose.environment, source * envs * rows, envs * rows, occasion)[::rows]
+    return [EnvContext(source * envs + number, int(one), incarnation, run) for number, one in enumerate(seeds)]
+
+
 class Collector:
     """Collects rollouts.
 
@@ -244,11 +258,17 @@ class Collector:
         seeds = stream_seeds(self.seed, Purpose.environment, self.source * envs, envs, occasion)
         if self.runs_python:
             seed_all_globals(self.seed, Purpose.resetting, self.source, occasion)
+        self._seed_processes(Purpose.resetting, occasion)
         self.vector.reset(seeds, self.current)
         self.stack = FrameStack.of(self.observation, self.current)
         self._start = start
         if isinstance(self.vector, HelpedVector) and self.vector.drew and self._may_leave_helpers():
             self._leave_helpers()
+
+    def _seed_processes(self, purpose: Purpose, sequence: int) -> None:
+        """Seed the global generators of processes of environments, as those of this process are for its own."""
+        if isinstance(self.vector, ProcessVector):
+            self.vector.seed_globals(stream_seed(self.seed, purpose, self.source, sequence))
 
     def begin_episodes(self, envs: int) -> None:
         """Forget all episodes of `envs` rows."""
@@ -273,6 +293,7 @@ class Collector:
         torch.default_generator.manual_seed(stream_seed(self.seed, Purpose.acting_forward, self.source, sequence))
         if self.runs_python:
             seed_globals(stream_seed(self.seed, Purpose.stepping, self.source, sequence))
+        self._seed_processes(Purpose.stepping, sequence)
         steps, envs = rollout["rewards"].shape
         self._generator = stream(self.seed, Purpose.action, self.source, sequence, self._generator)
         noise = self.distribution.draw_noise(self._generator, steps, envs)

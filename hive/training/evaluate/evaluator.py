@@ -28,7 +28,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hive.envs import ObservationSpec, StepRow, VectorEnvironment, configured_vector, runs_python, seed_globals
+from hive.envs import (
+    EnvContext,
+    Household,
+    ObservationSpec,
+    StepRow,
+    VectorEnvironment,
+    configured_vector,
+    runs_python,
+    seed_globals,
+)
 from hive.envs.spaces.fitted import fitted_vector
 from hive.experience import Purpose, stream, stream_seed, stream_seeds
 from hive.networks.act.distributions import ActionDistribution
@@ -43,6 +52,22 @@ from hive.training.update.turn_metrics import info_means
 ENDLESS = 1 << 31  # episodes of a play without a limit
 ROUNDS = 1 << 40  # stride between the seeds of two resets of one evaluation: more than turns of a run
 TORCH_SEEDS = 1 << 63  # number of seeds that torch generators accept
+
+
+def evaluation_contexts(seed: int, envs: int, first: int = 0, run: str = "") -> list[EnvContext]:
+    """Return who the environments of evaluations are: from the index `first` on, with the seeds of turn 0."""
+    seeds = stream_seeds(seed, Purpose.evaluation, 0, envs, 0)
+    return [EnvContext(first + number, int(one), 0, run) for number, one in enumerate(seeds)]
+
+
+def evaluator_contexts(blueprint: Blueprint, number: int) -> list[EnvContext]:
+    """Return who the environments of evaluator `number` of a run are. Their indices follow those of all collectors.
+
+    They are made before it is known which turn they play first, so that their seeds are those of turn 0.
+    """
+    config = blueprint.config
+    first, envs = config.evaluator_indices.start, config.evaluation.envs
+    return evaluation_contexts(config.run.seed, envs, first + number * envs, blueprint.run)
 
 
 class Evaluator:
@@ -91,12 +116,24 @@ class Evaluator:
         policy.eval()
 
     @classmethod
-    def of_run(cls, blueprint: Blueprint, status: Status | None = None) -> Evaluator:
-        """Make the evaluator of a run, with its own environments and network."""
+    def of_run(
+        cls,
+        blueprint: Blueprint,
+        status: Status | None = None,
+        number: int = 0,
+        household: Household | None = None,
+    ) -> Evaluator:
+        """Make evaluator `number` of a run, with its own environments and network.
+
+        household: as of `configured_vector`.
+        """
         evaluation, env = blueprint.config.evaluation, blueprint.config.evaluation_env
         seed_all_globals(blueprint.config.run.seed, Purpose.evaluation_building, 0, 0)
         episodes = evaluation.episodes * blueprint.environment.rows  # each agent has episodes of its own
-        return cls._of(blueprint, configured_vector(env, evaluation.envs), episodes, status)
+        contexts = evaluator_contexts(blueprint, number)
+        spec = None if blueprint.config.evaluation.env else blueprint.environment
+        vector = configured_vector(env, evaluation.envs, contexts=contexts, spec=spec, household=household)
+        return cls._of(blueprint, vector, episodes, status)
 
     @classmethod
     def of_videos(cls, blueprint: Blueprint, vector: VectorEnvironment) -> Evaluator:

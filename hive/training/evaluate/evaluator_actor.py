@@ -96,13 +96,13 @@ class EvaluatingActor(Actor, ABC):
         self.weights.unpin()
 
 
-def evaluator_of_run(blueprint: Blueprint, status: Status) -> Evaluator | TableEvaluator:
-    """Make the evaluator of a run, for environments of one agent or of several."""
+def evaluator_of_run(blueprint: Blueprint, status: Status, number: int) -> Evaluator | TableEvaluator:
+    """Make evaluator `number` of a run, for environments of one agent or of several."""
     if not blueprint.environment.agents:
-        return Evaluator.of_run(blueprint, status)
+        return Evaluator.of_run(blueprint, status, number)
     from hive.training.evaluate.table import TableEvaluator
 
-    return TableEvaluator(blueprint, status)
+    return TableEvaluator(blueprint, status, number)
 
 
 class EvaluatorActor(EvaluatingActor):
@@ -111,7 +111,7 @@ class EvaluatorActor(EvaluatingActor):
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         super().__init__(blueprint, directory)
         with self.status(START):
-            self.evaluator = evaluator_of_run(blueprint, self.status)
+            self.evaluator = evaluator_of_run(blueprint, self.status, self.index)
         self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)
 
     async def run(self) -> None:

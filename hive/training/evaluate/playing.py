@@ -23,7 +23,7 @@ from hive.experience import Purpose
 from hive.policy.loaded import Policy
 from hive.runtime.process.user_code.guest import Guest
 from hive.training.collect.collector import seed_all_globals
-from hive.training.evaluate.evaluator import Evaluator
+from hive.training.evaluate.evaluator import Evaluator, evaluation_contexts
 from hive.training.messages import Evaluation, EvaluationDue
 from hive.training.policies import Policies
 
@@ -59,7 +59,8 @@ def evaluate(
             return played
         check_spaces(policy, env.id, spec)
         seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
-        vector = configured_vector(env, min(envs, episodes))
+        count = min(envs, episodes)
+        vector = configured_vector(env, count, contexts=evaluation_contexts(seed, count))
         try:
             limit = limit_of(config, max_steps)
             evaluator = evaluator_of(

@@ -21,6 +21,7 @@ from hive.policy.loaded import Policy
 from hive.policy.transitions import StoredTransitions, successors
 from hive.runtime.process.user_code.guest import Guest
 from hive.training.collect.collector import FrameStack, seed_all_globals
+from hive.training.evaluate.evaluator import evaluation_contexts
 from hive.training.evaluate.playing import check_spaces
 
 Act = Callable[[NDArray[Any]], NDArray[Any]]
@@ -63,7 +64,8 @@ def play_transitions(
         if policy is not None:
             check_spaces(policy, config.env.id, spec)
         seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
-        vector = configured_vector(replace(config.env, info=()), min(envs, steps))  # a file has no values of info
+        env, contexts = replace(config.env, info=()), evaluation_contexts(seed, min(envs, steps))
+        vector = configured_vector(env, len(contexts), contexts=contexts)  # a file has no values of info
         try:
             if policy is not None and fitted_vector(vector, policy.observation) is not vector:
                 raise UsageError("the policy's observations have parts that those of the environment lack")

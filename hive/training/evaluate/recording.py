@@ -27,7 +27,7 @@ from hive.policy.loaded import Policy
 from hive.records.sinks.videos import check_video_file, video_writer
 from hive.runtime.process.user_code.guest import Guest
 from hive.training.collect.collector import seed_all_globals
-from hive.training.evaluate.evaluator import ENDLESS, Evaluator
+from hive.training.evaluate.evaluator import ENDLESS, Evaluator, evaluation_contexts
 from hive.training.evaluate.playing import check_spaces, due_of, evaluator_of, limit_of, seated
 from hive.training.messages import EvaluationDue
 
@@ -173,7 +173,7 @@ def _stage(
         (policy,) = policy.values()
     check_spaces(policy, env.id, spec)
     seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
-    rendered = rendered_environment(env, window=window)
+    rendered = rendered_environment(env, context=evaluation_contexts(seed, 1)[0], window=window)
     evaluator = evaluator_of(policy, rendered.vector, seed=seed, episodes=episodes, sample=sample, max_steps=max_steps)
     return _Stage(rendered.fps, rendered.take, rendered.vector.close, episodes_of(evaluator, due_of(policy)))
 
@@ -195,7 +195,8 @@ def _table_stage(
 
     table = seated(policies, config, spec)
     seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
-    rendered = rendered_table(config.evaluation_env, table.seats, table.bots, window=window)
+    (context,) = evaluation_contexts(seed, 1)
+    rendered = rendered_table(config.evaluation_env, table.seats, table.bots, context=context, window=window)
     played = table_episodes(rendered.table, policies, seed=seed, episodes=episodes, sample=sample, max_steps=max_steps)
 
     def each() -> Iterator[Episode | None]:

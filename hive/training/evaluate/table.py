@@ -33,7 +33,7 @@ from hive.policy.loaded import Policy
 from hive.runtime import Status
 from hive.training.blueprint import Blueprint
 from hive.training.collect.collector import FrameStack, seed_all_globals
-from hive.training.evaluate.evaluator import TORCH_SEEDS
+from hive.training.evaluate.evaluator import TORCH_SEEDS, evaluation_contexts, evaluator_contexts
 from hive.training.messages import Evaluation, EvaluationDue
 from hive.training.policies import Policies
 
@@ -60,7 +60,8 @@ def play_table(
     """
     seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
     recipe = recipe_of(config.evaluation_env)
-    table = make_table(recipe, min(envs, episodes), seated.seats, seated.bots)
+    count = min(envs, episodes)
+    table = make_table(recipe, count, seated.seats, seated.bots, contexts=evaluation_contexts(seed, count))
     began, done = time.monotonic(), list[EndedEpisode]()
     try:
         for ended in table_episodes(table, policies, seed=seed, episodes=episodes, sample=sample, max_steps=max_steps):
@@ -133,12 +134,13 @@ class BoundPolicy:
 class TableEvaluator:
     """Evaluates the policy that all agents of a run share, who act at once; `Evaluator` documents the methods."""
 
-    def __init__(self, blueprint: Blueprint, status: Status | None = None) -> None:
+    def __init__(self, blueprint: Blueprint, status: Status | None = None, number: int = 0) -> None:
         config = blueprint.config
         self._seed, self._evaluation = config.run.seed, config.evaluation
         seed_all_globals(self._seed, Purpose.evaluation_building, 0, 0)
         seat = seat_of_all("", blueprint.environment)
-        self._table = make_table(recipe_of(config.evaluation_env), self._evaluation.envs, [seat])
+        recipe, contexts = recipe_of(config.evaluation_env), evaluator_contexts(blueprint, number)
+        self._table = make_table(recipe, self._evaluation.envs, [seat], contexts=contexts)
         network = blueprint.network()
         self._flat = FlatParameters(network)
         network.eval()

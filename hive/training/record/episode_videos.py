@@ -30,7 +30,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.envs import EnvContext, recipe_of
 from hive.envs.drawing.rendering import RenderedEnvironment, choose_renderer, prepare_drawing, rendered_environment
+from hive.envs.make import differs_by_environment
 from hive.errors import HiveError, RecordError
 from hive.experience import Purpose
 from hive.networks.weights.flat import aligned_block
@@ -43,7 +45,7 @@ from hive.runtime import RUNTIME, Actor
 from hive.runtime.actor.error_location import named
 from hive.training.blueprint import Blueprint
 from hive.training.collect.collector import seed_all_globals
-from hive.training.evaluate.evaluator import Evaluator
+from hive.training.evaluate.evaluator import Evaluator, evaluator_contexts
 from hive.training.messages import EvaluationDue
 
 REST = 1.0  # seconds of rest for each second of CPU time: drawing leaves half of a core, or more, to the training
@@ -52,6 +54,9 @@ MOST_LOST = 2  # recordings lost in a row: one exit may be a kill, two at this v
 
 @dataclass(frozen=True)
 class _Player:
+    """Plays in one environment. context: who it is. suffix: of its files."""
+
+    context: EnvContext
     rendered: RenderedEnvironment
     evaluator: Evaluator
     suffix: str
@@ -168,9 +173,9 @@ class EpisodeVideos:
         complete = False
         self.marks.begin(due.turn, drawn=self._drawn)
         try:
-            player = self._player = self._player or await self._make_player()
-            player.evaluator.bind(weights)
             for first in range(min(self.videos, self.envs)):
+                player = await self._player_of(first)
+                player.evaluator.bind(weights)
                 await self._play(player, due, first)
             complete = True
         finally:
@@ -180,14 +185,23 @@ class EpisodeVideos:
             with suppress(OSError):  # another evaluator has removed it
                 path.unlink()
 
-    async def _make_player(self) -> _Player:
+    async def _player_of(self, first: int) -> _Player:
+        """Return what plays environment `first` of the evaluator: another one only where environments differ."""
+        env, contexts = self.blueprint.config.evaluation_env, evaluator_contexts(self.blueprint, self.actor.index)
+        context = contexts[first if differs_by_environment(recipe_of(env)) else 0]
+        if self._player is None or self._player.context != context:
+            self.close()
+            self._player = await self._make_player(context)
+        return self._player
+
+    async def _make_player(self, context: EnvContext) -> _Player:
         """Build the environment with pictures, and the policy that plays in it."""
         suffix = video_suffix()
         prepare_drawing(window=False)
         await asyncio.to_thread(choose_renderer)  # the trials take seconds
         seed_all_globals(self.blueprint.config.run.seed, Purpose.evaluation_building, 0, 0)
-        rendered = rendered_environment(self.blueprint.config.evaluation_env)
-        return _Player(rendered, Evaluator.of_videos(self.blueprint, rendered.vector), suffix)
+        rendered = rendered_environment(self.blueprint.config.evaluation_env, context=context)
+        return _Player(context, rendered, Evaluator.of_videos(self.blueprint, rendered.vector), suffix)
 
     async def _play(self, player: _Player, due: EvaluationDue, first: int) -> None:
         """Record the episodes of environment `first`, each to a file."""

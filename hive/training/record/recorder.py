@@ -1,7 +1,8 @@
 """The recorder writes metrics and evaluations as they arrive, checkpoints when they are due, and one at the end.
 
 It also judges each line of metrics (hive.training.record.health) and logs the warnings that begin and end. A recorder
-that is restarted judges the lines that it finds again, and logs what differs from the event log.
+that is restarted judges the lines that it finds again, and logs what differs from the event log. Lines also get the
+numbers of failures of environments that processes step, from the files of their collectors (hive.records.environments).
 
 The learner pins the blocks of a checkpoint for the recorder, so they do not change while it writes and training
 continues. In runs without an evaluator it also sends weights that may be the best policy. The recorder is stopped after
@@ -15,6 +16,7 @@ import queue
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ from hive.records import (
     writing_checkpoint,
 )
 from hive.records.checkpoints.replay_chunks import RowsToSave
+from hive.records.environments import environments_of, failure_counts
 from hive.records.run_warnings import (
     NOT_SAVED,
     OF_SUPERVISOR,
@@ -198,7 +201,9 @@ class Recorder(Actor):
         began, ended = self.health.judge(message.env_steps, message.updates, message.seconds, message.values)
         self.judged_steps = message.env_steps
         self._log_warnings(began, [warning.kind for warning in ended], message.env_steps)
-        self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, message.values))
+        failures = failure_counts(chain.from_iterable(environments_of(self.directory).values()))
+        values = {**message.values, **failures}
+        self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, values))
         self._log_sink_faults()
         if self.sink_error is not None:
             self.end_run("a sink failed")  # `drain` saves the last state and raises the error

@@ -1,15 +1,34 @@
-// Every process of the run; one of them in detail: its time, transitions, log, and its stack on request.
+// Every process of the run; one of them in detail: its time, environments, transitions, log, and its stack on request.
 
 import { h, percent, put, table } from "./dom.js";
 import { shareBar } from "./overview.js";
 
 const HEADING = ["name", "state", "activity", "since", "cpu", "memory", "rate", "time", "busy", "version", "lag", "restarts"];
+const OF_ENVIRONMENTS = ["envs", "failures", "median", "worst"]; // of a run with environments that processes step
+
+const counted = (count) => (count ? h("span.warn", {}, String(count)) : "0");
+
+function environmentCells(environments) {
+  if (!environments) return OF_ENVIRONMENTS.map(() => "");
+  const { running, failures, median, worst } = environments;
+  return [running.includes("/") ? h("span.warn", {}, running) : running, counted(failures), median, worst];
+}
+
+function environmentTable({ text, heading, rows, troubled }) {
+  const shown = table(heading.slice(0, -1), rows.map((row) => row.slice(0, -1)), { numbers: [0, 2, 3, 4, 5, 6, 7] });
+  shown.className = "environments-table";
+  [...shown.tBodies[0].rows].forEach((row, n) => row.cells[1].classList.toggle("bad", troubled[n]));
+  const reports = rows.filter((row) => row.at(-1)).map((row) => // below the table: they are long
+    h("p.dim.report", {}, h("b", {}, `env ${row[0]}`), ` last failure: ${row.at(-1)}`));
+  return [h("h3", {}, "environments"), h("p.dim", {}, text), shown, ...reports];
+}
 
 export class Actors {
   constructor(app) {
     this.app = app;
     this.list = h("section.card.scroll", {});
     this.time = h("div", {});
+    this.environments = h("div.scroll", {});
     this.replies = h("div", {});
     this.ask = h("button", { type: "button", onclick: () => this.inspect(true) }, "read the stack now");
     this.detail = h("section.card.detail", { hidden: true });
@@ -31,15 +50,17 @@ export class Actors {
   draw(state) {
     const page = state?.page;
     if (!page) return;
+    const stepped = page.actors.some((row) => row.environments);
     const rows = page.actors.map((row) => {
-      const slow = page.trouble.some((entry) => entry.actor === row.name);
+      const slow = page.trouble.some((entry) => entry.actor === row.name && entry.since);
       return [h("button.name", { type: "button", onclick: () => this.choose(row.name) }, row.name),
         h("span", { className: `state ${row.state}` }, row.state), h("span", { className: slow ? "bad" : "" }, row.activity),
         h("span", { className: slow ? "bad" : "" }, row.since), row.cpu, row.memory, row.rate,
         row.shares.busy === null ? "" : shareBar(row.shares, row.texts), row.texts.busy, row.version, row.lag,
-        row.restarts ? h("span.warn", {}, String(row.restarts)) : "0"];
+        counted(row.restarts), ...(stepped ? environmentCells(row.environments) : [])];
     });
-    const shown = table(HEADING, rows, { numbers: [3, 4, 5, 6, 8, 9, 10, 11] });
+    const heading = stepped ? [...HEADING, ...OF_ENVIRONMENTS] : HEADING;
+    const shown = table(heading, rows, { numbers: [3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15] });
     shown.className = "actors-table";
     [...shown.tBodies[0].rows].forEach((row, n) => row.classList.toggle("here", page.actors[n].name === this.chosen));
     const focused = document.activeElement?.textContent;
@@ -57,12 +78,13 @@ export class Actors {
     if (!row) return;
     if (this.detail.dataset.actor !== row.name) {
       this.detail.dataset.actor = row.name;
-      put(this.detail, h("h2", {}, row.name), this.time, h("div.buttons", {}, this.ask), this.replies);
+      put(this.detail, h("h2", {}, row.name), this.time, this.environments, h("div.buttons", {}, this.ask), this.replies);
     }
     const facts = [`pid ${row.pid}`, ...row.counters.map(([name, value]) => `${name} ${value}`)];
     put(this.time, h("p.dim", {}, facts.join(" · ")), ...row.phases.slice(0, 8).map((phase) =>
       h("div.phase", {}, h("span", {}, phase.name), h("div.bar", {}, h("i", { className: phase.kind,
         css: { width: percent(phase.share) } })), h("span.number", {}, phase.text), h("span.dim", {}, phase.kind.replace("_", " ")))));
+    put(this.environments, ...(row.environments ? environmentTable(row.environments) : []));
   }
 
   async inspect(stack) {

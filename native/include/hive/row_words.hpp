@@ -32,20 +32,21 @@ struct alignas(64) RowWord {
 
   bool open() const noexcept { return orders.seen() != answers.seen(); }
 
-  std::optional<std::uint32_t> ordered(std::uint64_t limit_ns) noexcept {
-    if (!open()) orders.wait(answers.seen(), limit_ns, kSpinNs);
+  std::optional<std::uint32_t> ordered(std::uint64_t limit_ns, std::uint64_t spin_ns) noexcept {
+    if (!open()) orders.wait(answers.seen(), limit_ns, spin_ns);
     if (!open()) return std::nullopt;
     return command.load(std::memory_order_relaxed);
   }
 
-  std::optional<std::uint32_t> answered(std::uint64_t limit_ns) noexcept {
+  std::optional<std::uint32_t> answered(std::uint64_t limit_ns, std::uint64_t spin_ns) noexcept {
     const auto seen = answers.seen();
-    if (open()) answers.wait(seen, limit_ns, kSpinNs);
+    if (open()) answers.wait(seen, limit_ns, spin_ns);
     if (open()) return std::nullopt;
     return code.load(std::memory_order_relaxed);
   }
 
-  // Longer than a small policy takes for its actions, so that a helper need not be woken for each step.
+  // How long a side looks for the other before it sleeps, where each has a core of its own. Longer than a small policy
+  // takes for its actions, so that a helper need not be woken for each step.
   static constexpr std::uint64_t kSpinNs = 50'000;
 };
 

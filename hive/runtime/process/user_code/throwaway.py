@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hive import errors
-from hive.config import START_LIMIT_S
+from hive.config.limits import START_LIMIT_S
 from hive.runtime.actor.error_location import place_in_dump, signal_name
 from hive.runtime.process.user_code.companion import end_with
 from hive.runtime.process.user_code.sent_errors import error_data, raise_sent

@@ -1,7 +1,7 @@
 """Writes a config as TOML text with the origin of every value.
 
 `render` writes every key; loading its text gives an equal config. `hive config` prints this text, and a run keeps it as
-`resolved.toml`. `hive.config.template` writes the short config that `hive init` gives a user.
+`resolved.toml`. `hive.config.templates` writes the short config that `hive init` gives a user.
 """
 
 from __future__ import annotations

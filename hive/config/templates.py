@@ -13,7 +13,7 @@ from typing import Any
 
 from hive.config.load import load_config
 from hive.config.policies import POLICIES
-from hive.config.render import COMMENT_COLUMN, sections
+from hive.config.rendering import COMMENT_COLUMN, sections
 from hive.config.schema import Config
 from hive.config.values import toml_text
 

@@ -1,0 +1,271 @@
+"""An environment process, as its collector sees it: started by exec, ordered by a row word, ended with its children."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from hive.envs.context import EnvContext
+from hive.envs.processes import child
+from hive.envs.processes.ending import MARK, end_processes, mark_of
+from hive.envs.processes.output import Output
+from hive.envs.processes.stepper import ACTIVITIES, Activity, Doing
+from hive.envs.recipe import Recipe
+from hive.envs.spaces.actions import ActionSpec
+from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.spaces.plain_specs import to_plain
+from hive.envs.vectors.row_block import RowBlock
+from hive.envs.vectors.share import Answer, Order
+from hive.errors import ConfigError, EnvironmentFailed
+from hive.plain_data import pack
+from hive.runtime.actor.error_location import place_in_dump, signal_name
+from hive.runtime.process.stop_signals import blocked
+from hive.runtime.process.user_code.companion import state_of
+from hive.runtime.process.user_code.sent_errors import raise_sent
+
+CHUNK_BYTES = 1 << 16  # of an error that are read at once
+ERROR_S = 5.0  # time that a process has to write an error which it has announced
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What all environment processes of a collector have in common.
+
+    infos: values of `info` in a row. rows: of one environment. spins: as of `RowWord.ordered`.
+    """
+
+    recipe: Recipe
+    observation: ObservationSpec
+    action: ActionSpec
+    infos: int
+    rows: int
+    spins: bool
+
+
+class EnvironmentProcess:
+    """A `Stepper`, which documents the methods, of environments `first` to `first + count` of its collector.
+
+    number: of its row word in the block.
+    """
+
+    def __init__(
+        self, launch: Launch, block: RowBlock, number: int, first: int, count: int, output: Path | None
+    ) -> None:
+        columns = slice(first * launch.rows, (first + count) * launch.rows)
+        self._launch = launch
+        self._block = block
+        self._number, self._first, self._count = number, first, count
+        self._seeds, self._actions = block.arrays["seeds"][columns], block.arrays["actions"][columns]
+        self._word, self._doing = block.words[number], block.arrays["doing"][number]
+        self._output = Output(output)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors = -1
+        self._mark = ""
+        self._order: Activity = "start"
+        self._since_ns = 0
+        self._open = False
+
+    def start(self, contexts: Sequence[EnvContext]) -> None:
+        """Start the process, and order it to construct the environments."""
+        self._block.arrays["words"][self._number] = 0  # the orders that a predecessor has not answered
+        self._doing[:] = 0
+        self._mark = mark_of(contexts[0].index, contexts[0].incarnation)
+        self._output.begin()
+        self._process, self._errors = execute(self._task(contexts), [self._block.segment.fd], self._output, self._mark)
+        self._make(contexts)
+
+    def renew(self, contexts: Sequence[EnvContext]) -> None:
+        """Order it to close its environments and to construct new ones, at a resume barrier."""
+        self._make(contexts)
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        """Order it to begin an episode in each environment, and to write the first observations into its columns."""
+        self._seeds[:] = seeds
+        self._give(Order.reset, "reset")
+
+    def step(self, actions: NDArray[Any]) -> None:
+        """Order it to step each environment once with stored `actions` [count, ...], and to write its columns."""
+        self._actions[...] = actions
+        self._give(Order.step, "step")
+
+    def change(self) -> None:
+        """Order it to give its environments the attributes that the block has."""
+        self._give(Order.change, "step")
+
+    def done(self, limit_s: float) -> bool:
+        """Wait for the end of the open order, at most `limit_s`; return whether it has ended."""
+        code = self._word.answered(limit_s, self._launch.spins)
+        if code is None:
+            assert self._process is not None
+            if limit_s and state_of(self._process.pid) == "T":  # whoever waits for it would wait forever
+                raise EnvironmentFailed("it was stopped (SIGSTOP) and so was killed")
+            if self._process.poll() is None:
+                return False
+            code = self._word.answered(0.0, False)
+            if code is None:  # otherwise it answered before it exited
+                raise EnvironmentFailed(how_ended(self._process, self._output))
+        self._open = False
+        if code == Answer.failed:
+            self._raise_error()
+        return True
+
+    def doing(self) -> Doing:
+        """Return what the open order is about now."""
+        activity, environment, since_ns = (int(value) for value in self._doing)
+        if self._order == "step" and since_ns > self._since_ns:  # a reset within the step, or the step again after it
+            return Doing(ACTIVITIES[activity], environment, since_ns)
+        return Doing(self._order, 0, self._since_ns)
+
+    def pids(self) -> Sequence[int]:
+        """Return the process that was started, if any."""
+        return [] if self._process is None else [self._process.pid]
+
+    def tail(self) -> str:
+        """Return the last lines of its output."""
+        self._output.bound()
+        return self._output.tail()
+
+    def close(self) -> None:
+        """Order it to close its environments and to exit, if no other order is open."""
+        if self._process is not None and not self._open:
+            self._word.order(Order.close)
+            self._open = True
+
+    def end(self, limit_s: float) -> None:
+        """Wait at most `limit_s` for its exit after `close`; then kill it with all that it has started."""
+        if self._process is None:
+            return
+        if limit_s > 0:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(limit_s)
+        end_processes(self._process.pid, self._mark, self._process.poll)
+        self._process.wait()  # at once, but for threads that are still exiting
+        os.close(self._errors)
+        self._process, self._open = None, False
+
+    def _make(self, contexts: Sequence[EnvContext]) -> None:
+        rows = self._launch.rows
+        self._seeds[:] = [one.seed for one in contexts for _ in range(rows)]  # which the constructors may be told
+        self._give(Order.make, "start")
+
+    def _give(self, order: Order, activity: Activity) -> None:
+        self._order, self._since_ns, self._open = activity, time.monotonic_ns(), True
+        if activity == "step":
+            self._doing[0] = ACTIVITIES.index("step")
+        self._word.order(order)
+
+    def _task(self, contexts: Sequence[EnvContext]) -> dict[str, Any]:
+        """Return what the process is told, as `hive.envs.processes.serving` reads it."""
+        launch = self._launch
+        return {
+            "recipe": plain_recipe(launch.recipe),
+            "observation": json.dumps(to_plain(launch.observation)),
+            "action": json.dumps(to_plain(launch.action)),
+            "infos": launch.infos,
+            "number": self._number,
+            "first": self._first,
+            "count": self._count,
+            "rows": launch.rows,
+            "columns": len(self._block.arrays["rewards"]),
+            "processes": len(self._block.words),
+            "spins": launch.spins,
+            "contexts": [asdict(one) for one in contexts],
+        }
+
+    def _raise_error(self) -> None:
+        """Raise what the process has raised: it has answered so, writes it now, and exits."""
+        assert self._process is not None
+        found = result_of(self._process, self._errors, ERROR_S)
+        if found is None:
+            raise EnvironmentFailed("it has failed, and has not said why")
+        raise_sent(found["error"])
+
+
+def execute(
+    task: Mapping[str, Any], passed: Sequence[int], output: Output, mark: str
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Execute an environment process; return it and the end of its pipe for a result or an error.
+
+    passed: further descriptors that it gets. Raises EnvironmentFailed if it cannot be started, and ConfigError for
+    values that it cannot be told.
+    """
+    try:
+        content = pack(dict(task))
+    except TypeError as error:
+        raise ConfigError(
+            f"env.options have values that an environment process cannot be told: {error}",
+            hint="use numbers, texts, arrays and tables, or set env.processes = 0",
+        ) from None
+    result, result_end = os.pipe()
+    told = os.memfd_create("task", os.MFD_CLOEXEC)
+    try:
+        os.write(told, content)
+        ends = (told, result_end, *passed)
+        command = [sys.executable, "-P", str(child.__file__), json.dumps(sys.path), *map(str, ends), str(os.getpid())]
+        with blocked():  # until it handles the signals that ask a run to end
+            process = subprocess.Popen(
+                command,
+                pass_fds=ends,
+                env={**os.environ, MARK: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=output.fd,
+                stderr=output.fd,
+            )
+    except OSError as error:
+        os.close(result)
+        raise EnvironmentFailed(f"an environment process cannot be started: {error.strerror}") from error
+    finally:
+        os.close(told)
+        os.close(result_end)
+    return process, result
+
+
+def result_of(process: subprocess.Popen[bytes], end: int, limit_s: float) -> dict[str, Any] | None:
+    """Return what a process writes to its pipe before it exits, within the limit; None for nothing of sense."""
+    text, pidfd, limit = b"", os.pidfd_open(process.pid), time.monotonic() + limit_s
+    try:
+        # A process that user code has forked may hold the other end open for longer than the process lives.
+        while end in select.select([end, pidfd], [], [], max(limit - time.monotonic(), 0.0))[0]:
+            chunk = os.read(end, CHUNK_BYTES)
+            if not chunk:
+                break
+            text += chunk
+    finally:
+        os.close(pidfd)
+    found: dict[str, Any] | None = None
+    with contextlib.suppress(ValueError):  # it was killed while it wrote
+        found = json.loads(text)
+    return found
+
+
+def how_ended(process: subprocess.Popen[bytes], output: Output) -> str:
+    """Return how a process has ended, with the line of a crash."""
+    code = process.returncode
+    place = place_in_dump(output.end())
+    how = f"killed by {signal_name(-code)}" if code < 0 else f"exited with code {code}"
+    return how + (f" ({place})" if place else "")
+
+
+def plain_recipe(recipe: Recipe) -> dict[str, Any]:
+    """Return a recipe of several environments as plain data."""
+    return {field.name: plain(getattr(recipe, field.name)) for field in fields(Recipe) if field.name != "context"}
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a config with dictionaries for mappings."""
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(plain(one) for one in value)
+    return value

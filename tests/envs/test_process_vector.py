@@ -1,0 +1,256 @@
+"""Environments in processes of their own: the same bytes as without, and seams where one fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from failing_environments import GROWTH
+from simulation.environments import LIMITS, World, run
+
+from hive.config import EnvConfig
+from hive.envs import EnvContext, Failure, Household, ProcessVector, StepRow, Watcher, configured_spec, process_vector
+from hive.envs.configured import configured_vector, recipe_of
+from hive.envs.processes.supervised import DELAY_S, MAX_DELAY_S
+from hive.envs.random_actions import RandomActions
+from hive.errors import EnvironmentFailed
+from hive.runtime.process.user_code.companion import state_of
+
+FAILING = "failing_environments:Failing"
+FIELDS = (
+    "observations",
+    "rewards",
+    "terminated",
+    "truncated",
+    "valid",
+    "episode_returns",
+    "episode_lengths",
+    "final_index",
+)
+
+
+def rows_of(vector: Any, seeds: list[int], steps: int) -> list[Any]:
+    """Step a vector with random actions, and return copies of all that it writes."""
+    row = StepRow.allocate(vector.observation, vector.count)
+    vector.reset(seeds, row.observations)
+    act, found = RandomActions(vector.action, None, 0), [row.observations.copy()]
+    for _ in range(steps):
+        row.finals.count = 0
+        vector.step(act(row.observations), row)
+        found += [getattr(row, name).copy() for name in FIELDS]
+        found.append(row.finals.observations[: row.finals.count].copy())
+    return found
+
+
+@pytest.mark.parametrize("processes", ["each", "2"])
+def test_rows_are_those_of_the_same_environments_in_one_process(processes: str) -> None:
+    env = EnvConfig(id="CartPole-v1", vector="python", options={"max_episode_steps": 15})
+    contexts = [EnvContext(number, seed=number) for number in range(3)]
+    apart, together = (configured_vector(one, 3, contexts=contexts) for one in (replace(env, processes=processes), env))
+    try:
+        assert isinstance(apart, ProcessVector)
+        assert len(apart.units) == (3 if processes == "each" else 2)
+        pairs = zip(rows_of(apart, [5, 6, 7], 40), rows_of(together, [5, 6, 7], 40), strict=True)
+        assert all(np.array_equal(one, other) for one, other in pairs)
+    finally:
+        apart.close()
+
+
+def test_a_process_imports_neither_torch_nor_an_event_loop_nor_the_config() -> None:
+    code = "import sys, hive.envs.processes.serving; print([m for m in sys.argv[1].split() if m in sys.modules])"
+    modules = "torch zmq asyncio hive.config.schema hive.experience"
+    printed = subprocess.run([sys.executable, "-c", code, modules], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "[]"
+
+
+class Run:
+    """Two environments in processes, of which number 1 fails; steps until it is back and has made some steps."""
+
+    def __init__(self, how: str, **env: Any) -> None:
+        options = {"how": how, **env.pop("options", {})}
+        self.failures: list[Failure] = []
+        self.env = EnvConfig(id=FAILING, processes="each", options=options, **env)
+        self.spec = configured_spec(self.env)
+        household = Household(Watcher(self.failures.append))
+        self.vector = process_vector(self.env, recipe_of(self.env), self.spec, 2, household)
+        self.rows: list[StepRow] = []
+
+    def until_back(self) -> list[tuple[int, ...]]:
+        """Return what environment 1 observed in each row, with whether the row is valid."""
+        self.vector.make_environments([EnvContext(0), EnvContext(1)])
+        first = np.zeros((2, 3), np.float32)
+        self.vector.reset([0, 1], first)
+        while len(self.rows) < 5 or not self.rows[-1].observations[1, 1:].all():
+            row = StepRow.allocate(self.spec.observation, 2)
+            self.vector.step(np.zeros(2, np.int64), row)
+            self.rows.append(row)
+        return [(*map(int, row.observations[1]), int(row.valid[1])) for row in self.rows]
+
+
+@pytest.fixture
+def runs() -> Iterator[list[Run]]:
+    made: list[Run] = []
+    yield made
+    for one in made:
+        pids = [pid for unit in one.vector.units for pid in unit.stepper.pids()]
+        one.vector.close()
+        assert all(state_of(pid) in ("", "Z") for pid in pids)
+
+
+def check_seam(seen: list[tuple[int, ...]], run: Run) -> None:
+    """Environment 1 fails in step 3; its rows are not valid from there until the reset, and environment 0 loses none."""
+    assert seen[:2] == [(1, 0, 1, 1), (1, 0, 2, 1)]
+    seam = [one for one in seen if not one[-1]]
+    assert seam[:-1] == [(1, 0, 2, 0)] * (len(seam) - 1)
+    assert seam[-1] == (1, 1, 0, 0)
+    assert seen[-1] == (1, 1, 1, 1)
+    assert [tuple(row.observations[0]) for row in run.rows] == [(0, 0, number + 1) for number in range(len(run.rows))]
+    assert all(row.valid[0] for row in run.rows)
+
+
+FULL = pytest.mark.full(reason="the others are alike")
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [
+        ("segfault", "failing_environments.py:"),
+        pytest.param("raise an error", "RuntimeError: the wheel came off", marks=FULL),
+        pytest.param("exit", "exited with code 7", marks=FULL),
+        pytest.param("stop", "SIGSTOP", marks=FULL),
+        pytest.param("hang", "it took longer than 0.3 s (env.step_limit_s)", marks=FULL),
+        pytest.param("return nan", "returned an observation with nan", marks=FULL),
+        pytest.param("grow", "over the limit (env.memory_limit, 0.1953125 GiB)", marks=FULL),
+    ],
+)
+def test_one_that_fails_comes_back_and_its_neighbour_loses_no_step(how: str, cause: str, runs: list[Run]) -> None:
+    limit = {"step_limit_s": 0.3} if how == "hang" else {"memory_limit": "200 MiB"} if how == "grow" else {}
+    assert GROWTH > 200 << 20
+    run = Run(how, **limit)
+    runs.append(run)
+    check_seam(run.until_back(), run)
+    (failure,) = run.failures
+    assert cause in failure.cause
+    assert (list(failure.indices), failure.activity, failure.output) == ([1], "step", f"about to {how}")
+
+
+@FULL
+def test_a_process_that_it_has_left_in_a_session_of_its_own_is_gone_before_it_comes_back(
+    runs: list[Run], tmp_path: Path
+) -> None:
+    path = tmp_path / "pid"
+    run = Run("leave a process", options={"path": str(path)})
+    runs.append(run)
+    check_seam(run.until_back(), run)
+    assert state_of(int(path.read_text())) in ("", "Z")
+
+
+@FULL
+def test_a_flood_of_output_is_no_failure(runs: list[Run]) -> None:
+    run = Run("flood")
+    runs.append(run)
+    run.vector.make_environments([EnvContext(0), EnvContext(1)])
+    assert all(row[1, 2] == number for number, row in enumerate(rows_of(run.vector, [0, 1], 5)[1::9], start=1))
+    assert not run.failures
+
+
+@FULL
+def test_a_slow_first_reset_is_waited_for_and_a_slow_reset_within_a_step_has_the_limit_of_resets(
+    runs: list[Run],
+) -> None:
+    run = Run("hang", options={"slow_s": 1.0, "at": 0}, reset_limit_s=1.5, step_limit_s=0.3)
+    runs.append(run)
+    run.vector.make_environments([EnvContext(0), EnvContext(1)])
+    run.vector.reset([0, 1], np.zeros((2, 3), np.float32))
+    (failure,) = run.failures
+    assert (failure.activity, failure.cause) == ("reset", "it took longer than 1.5 s (env.reset_limit_s)")
+
+
+def test_other_spaces_than_those_of_the_run_are_a_permanent_failure(runs: list[Run]) -> None:
+    run = Run("", on_failure="end")
+    runs.append(run)
+    spec = replace(run.spec, observation=replace(run.spec.observation, shape=(4,)))
+    run.vector.close()
+    run.vector = process_vector(run.env, recipe_of(run.env), spec, 2, Household(Watcher(run.failures.append)))
+    with pytest.raises(EnvironmentFailed, match=r"differ in shape: \(4,\) and \(3,\)") as raised:
+        run.vector.make_environments([EnvContext(0), EnvContext(1)])
+    assert raised.value.permanent
+    assert len(run.failures) < 5, "it is not tried ten times"
+
+
+# --- in virtual time
+
+
+@pytest.mark.parametrize(
+    "seeds", [range(20), pytest.param(range(20, 1000), marks=pytest.mark.full(reason="twenty show the same"))]
+)
+def test_whatever_fails_neighbours_lose_no_step_and_each_failure_is_told(seeds: range) -> None:
+    for seed in seeds:
+        assert run(seed).wrong == [], f"seed {seed}"
+
+
+def failing(limits: Any, **more: Any) -> World:
+    """A world without failures, which the test makes."""
+    return World(1, chance=0.0, limits=limits, **more)
+
+
+def recover(world: World) -> float:
+    """Step until an environment has failed and all are back; return the seconds that it took."""
+    begin, step_s = world.time.now, 0.1
+    world.collect(1)
+    while any(unit.state != "running" for unit in world.vector.units):
+        world.time.sleep(step_s)
+        world.collect(1)
+    world.collect(2)
+    return (world.time.now - begin) / 1e9
+
+
+def test_one_failure_more_than_allowed_ends_the_run() -> None:
+    world = failing(replace(LIMITS, restarts=2))
+    world.steppers[0].doomed = 3
+    with pytest.raises(EnvironmentFailed, match="it is not started again") as raised:
+        recover(world)
+    assert raised.value.permanent
+    assert [failure.for_good for failure in world.failures] == [False, False, True]
+
+
+def test_or_it_is_left_out_and_the_others_go_on() -> None:
+    world = failing(replace(LIMITS, restarts=0, leaves_out=True))
+    world.steppers[0].doomed = 1
+    world.collect(50)
+    assert len(world.steppers) > 1
+    assert [stepper.alive for stepper in world.steppers] == [False, *[True] * (len(world.steppers) - 1)]
+    assert world.wrong == []
+    assert world.vector.rows()[0].state == "left out"
+
+
+def test_failures_are_forgotten_after_the_window() -> None:
+    world = failing(replace(LIMITS, restarts=1, window_s=100.0))
+    for _ in range(3):
+        world.steppers[0].doomed = 1
+        recover(world)
+        world.time.sleep(101.0)
+    assert [failure.number for failure in world.failures] == [1, 1, 1]
+
+
+def test_starts_in_vain_come_later_and_later() -> None:
+    world = failing(LIMITS)
+    world.steppers[0].doomed = 9
+    waited_s = recover(world)
+    delays = [min(DELAY_S * 2**number, MAX_DELAY_S) for number in range(8)]
+    assert sum(delays) < waited_s < sum(delays) + 60.0
+    assert world.wrong == []
+
+
+def test_all_of_them_left_out_end_the_run() -> None:
+    world = failing(replace(LIMITS, restarts=0, leaves_out=True))
+    for number in range(len(world.steppers)):
+        world.steppers[number].doomed = 1
+    with pytest.raises(EnvironmentFailed, match="all environments of this collector have failed for good"):
+        world.collect(10)
