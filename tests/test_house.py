@@ -64,7 +64,7 @@ PLACES = {
     "torch": ("networks/", "learning/", "algorithms/", "policy/", "gradients/", "training/", "compat/"),
     "zmq": ("runtime/wire/sockets.py", "runtime/wire/links.py"),
     "mmap": ("runtime/memory/segments.py",),
-    "msgpack": ("runtime/wire/messages.py", "plain_data.py"),
+    "msgpack": ("runtime/wire/messages.py", "plain_data.py", "envs/external/frames.py"),
     "gymnasium": ("envs/",),
     "imageio_ffmpeg": ("records/sinks/videos.py",),
     "PIL": ("records/sinks/videos.py",),

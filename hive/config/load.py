@@ -32,7 +32,7 @@ from hive.config.policies import OVERRIDDEN, POLICIES, PolicyConfig, fault_of_po
 from hive.config.problems import FileSource, OfPolicy, Override, Problem, Renamed, ValueSource, config_error
 from hive.config.references import beside
 from hive.config.rules import RULES, Rule
-from hive.config.run_names import trained_name
+from hive.config.run_names import program_name, trained_name
 from hive.config.schema import CUSTOM, SECTIONS, Config
 from hive.config.schemes import ALGORITHM_DEFAULTS, DEFINING, SCHEMES
 from hive.config.values import closest, free_fault, shown
@@ -278,6 +278,8 @@ class _Loader:
             default = self.defaults.get(full, key.default)
             if full not in self.defaults and key.limits.resolve is not None:
                 default = key.limits.resolve(ChainMap(values, before))
+            elif full == "env.id" and (label := self._label()):
+                default = label
             elif default is REQUIRED and ("run", "topology") in self.given:
                 default = ""  # a custom topology may have no environment
             self.unset[full] = default
@@ -396,7 +398,16 @@ class _Loader:
         """Return the default of run.name. It names the scheme, or a given algorithm that is not the scheme's."""
         algorithm, scheme = self._choice("algorithm.name"), self._choice("run.scheme")
         trainer = scheme if algorithm == self._default_algorithm() else algorithm
-        return trained_name(self._choice("env.id"), trainer, self._choice("run.topology"))
+        return trained_name(self._choice("env.id") or self._label(), trainer, self._choice("run.topology"))
+
+    def _label(self) -> str:
+        """Return the default of env.id for a program; "" if the environment is none."""
+        command, connect = (self.given.get(("env", name)) for name in ("command", "connect"))
+        parts = command.value if command is not None else []
+        if isinstance(parts, list) and parts and all(isinstance(part, str) for part in parts):
+            return program_name(parts)
+        is_connected = connect is not None and connect.value != "none"
+        return program_name(()) if is_connected else ""
 
     def _choice(self, full: str) -> str:
         """Return the value of a key that determines other keys, valid or not; "" if it is not a string."""

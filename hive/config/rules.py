@@ -155,6 +155,26 @@ def _mask_breach(mask: str | None, vector: str) -> str:
     return "{0} has no single environments to wrap" if mask and vector == "native" else ""
 
 
+def _program_breach(program: Any, preset: str, wrappers: tuple[Any, ...], vector: str) -> str:
+    """Require that nothing changes or vectorizes single environments in Python where there are none."""
+    if not program:
+        return ""
+    if preset != "none":
+        return "{0} is for environments in Python, not for a program"
+    if wrappers:
+        return "{1}: a program has no environments in Python to wrap"
+    return "{2}: a program has no compiled or vectorized form" if vector == "native" else ""
+
+
+def _mask_of_program_breach(mask: str | None, command: tuple[str, ...], connect: str | None) -> str:
+    is_program = command or connect is not None
+    return (
+        "a program gives its mask as a part of its observations: name that part"
+        if is_program and mask == "info"
+        else ""
+    )
+
+
 def _single_breach(value: Any, vector: str) -> str:
     """Require single environments where they differ, or where resets have options."""
     return "{0} has no single environments that could differ" if value and vector == "native" else ""
@@ -276,6 +296,7 @@ def _gsde_breach(text: str, allowed: Any) -> Callable[[str, Any], str]:
     return lambda distribution, value: text if distribution == "gsde" and value != allowed else ""
 
 
+PROGRAMS = ("env.command", "env.connect")
 GAINS = ("hidden_gain", "policy_gain", "value_gain")
 IGNORED = {
     "module": (
@@ -321,6 +342,8 @@ RULES = (
     Rule("checkpoint.every", ("collection.communication", "gradients.communication"), _clock_breach),
     Rule("env.wrappers", ("env.vector",), _wrappers_breach),
     Rule("env.action_mask", ("env.vector",), _mask_breach),
+    Rule("env.action_mask", ("env.command", "env.connect"), _mask_of_program_breach),
+    *(Rule(name, ("env.preset", "env.wrappers", "env.vector"), _program_breach) for name in PROGRAMS),
     Rule("env.reset_options", ("env.vector",), _single_breach),
     Rule("env.each", ("env.vector",), _single_breach),
     Rule("env.options", ("env.vector",), _placeholder_breach),

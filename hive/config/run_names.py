@@ -11,11 +11,14 @@ The name of the config's file has no part in it: two files `config.toml` in two 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import PurePath
 
 NAME_LENGTH = 64  # maximum characters of a run's name: fits a table column, and a file name (255 bytes) with its number
 
 VERSION = re.compile(r"[-_]v\d+$")  # CartPole-v1 of Gymnasium, simple_spread_v3 of PettingZoo
+INTERPRETER = re.compile(r"python[\d.]*|(ba)?sh|node|java|mono|dotnet|ruby|julia|Rscript|wine\d*")
+PROGRAM = "program"
 FOREIGN = re.compile(r"[^A-Za-z0-9._]+")
 
 
@@ -34,6 +37,19 @@ def trained_name(environment: str, learner: str, topology: str = "") -> str:
         return what
     first = _plain(place)[: NAME_LENGTH - len(what) - 1].rstrip("-")
     return "-".join(filter(None, (first, what)))
+
+
+def program_name(command: Sequence[str]) -> str:
+    """Return the default label of a program: that of its file; PROGRAM if it is only connected to.
+
+    An interpreter's first argument that is no option names the program: `python -u world.py` is `world`.
+    """
+    if not command:
+        return PROGRAM
+    first = PurePath(command[0]).stem
+    if INTERPRETER.fullmatch(first):
+        first = next((PurePath(part).stem for part in command[1:] if not part.startswith("-")), first)
+    return "".join(filter(str.isprintable, first)) or PROGRAM
 
 
 def _stem(place: str) -> str:

@@ -25,7 +25,7 @@ from hive.config.each import are_each, evaluator_indices, training_indices
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
 from hive.config.limits import START_LIMIT_S
 from hive.config.policies import OVERRIDDEN, POLICIES, PolicyConfig
-from hive.config.run_names import NAME_LENGTH
+from hive.config.run_names import NAME_LENGTH, program_name
 from hive.config.schemes import DEFAULT_SCHEME, SCHEMES
 from hive.config.sizes import is_size
 from hive.config.values import toml_text
@@ -37,6 +37,7 @@ MOST_THREADS = 256  # that native/include/hive/team.hpp shares a pass among
 WORKERS = 1024  # maximum workers of one kind: each is a process, and a typing error must not fork a million of them
 
 DEVICE = re.compile(r"auto|cpu|cuda(:\d{1,3})?")
+LOCAL = re.compile(r"(127(\.\d{1,3}){3}|localhost|\[::1\]):[^:]+|unix:/.+")  # hive.envs.external.address reads it again
 NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
 
 LAGS = {"synchronous": 0, "pipelined": 1, "asynchronous": 4}  # communication -> default `max_lag`
@@ -168,6 +169,11 @@ def _are_stages(stages: list[Any]) -> bool:
     return True
 
 
+def _is_command(command: list[str]) -> bool:
+    """Whether it begins with the name of a program; an empty one is none."""
+    return not command or (command[0] != "" and not any("\0" in part for part in command))
+
+
 def _are_wrappers(wrappers: list[Any]) -> bool:
     """Whether each is a name, or a table with a name."""
     names = [one.get("name") if isinstance(one, dict) else one for one in wrappers]
@@ -183,6 +189,19 @@ class EnvConfig:
         'Gymnasium id of the environment, "package.module:Class", "file.py:Class", "library.so:Name" (hive/env.h)',
         accepts=lambda id: id.isprintable() and id != "",
         expected="the name of an environment",
+    )
+    command: tuple[str, ...] = key(
+        (),
+        'a program instead of id, which then is a label: ["./simulator", "--port", "{index + 47000}"]',
+        accepts=_is_command,
+        expected='an array of texts that begins with a program: ["./simulator", "--fast"]',
+    )
+    connect: str | None = key(
+        None,
+        'where a program listens, on this machine: "127.0.0.1:{index + 47000}" or "unix:/tmp/world-{index}"',
+        accepts=lambda address: LOCAL.fullmatch(address) is not None,
+        expected='"127.0.0.1:PORT" or "unix:/PATH"',
+        words={"none": lambda: None},
     )
     options: Mapping[str, Any] = key({}, "keyword arguments of the environment's constructor")
     reset_options: Mapping[str, Any] = key({}, "options of every reset of an environment: reset(options=...)")
@@ -795,10 +814,16 @@ class Config:
     def evaluation_env(self) -> EnvConfig:
         """The [env] table of evaluations: that of training, with the keys of [evaluation.env].
 
-        Options are added to those of training, but replace them if the environment is another one.
+        Options are added to those of training, but replace them if the environment is another one. `id` alone replaces
+        a program, and a program replaces `id`.
         """
         keys = keys_of(EnvConfig)
         values = {name: keys[name].convert(value) for name, value in self.evaluation.env.items()}
+        if {"command", "connect"} & values.keys():
+            values = {"command": (), "connect": None, **values}
+            values = {"id": program_name(values["command"]), **values}
+        elif "id" in values:
+            values |= {"command": (), "connect": None}
         same = values.get("id", self.env.id) == self.env.id
         for name in ("options", "reset_options"):
             values[name] = {**(getattr(self.env, name) if same else {}), **values.get(name, {})}

@@ -10,6 +10,7 @@ from typing import Any
 from hive.config import START_LIMIT_S, Config, EnvConfig
 from hive.config.each import indices_of, overridden
 from hive.envs.context import EnvContext
+from hive.envs.external.program import describe_program
 from hive.envs.make import describe, steps_one_by_one
 from hive.envs.processes.describing import described_apart
 from hive.envs.processes.making import Household, process_vector
@@ -31,13 +32,16 @@ def configured_spec(
 ) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it. Raises the errors of `describe`.
 
-    In a process that forks others later a child does it; see `hive.envs.spaces.reading_spaces`. limit_s: of that child
-    if env.start_limit_s is not set. context: which environment; None: that with the index 0.
+    A program (env.command, env.connect) is a process of its own. In a process that forks others later a child builds
+    everything else; see `hive.envs.spaces.reading_spaces`. limit_s: of both, if env.start_limit_s is not set. context:
+    which environment; None: that with the index 0.
     """
     limit_s = limit_s if env.start_limit_s is None else env.start_limit_s
+    recipe = recipe_of(env) if context is None else recipe_of(env).at(context)
+    if recipe.is_program:
+        return configured_meaning(describe_program(recipe, limit_s), env)
     if env.is_apart:
         return configured_meaning(described_apart(recipe_of(env), limit_s, context), env)
-    recipe = recipe_of(env) if context is None else recipe_of(env).at(context)
     return configured_meaning(described_by_child(recipe, limit_s) if forks() else describe(recipe), env)
 
 
@@ -90,8 +94,9 @@ def can_be_helped(env: EnvConfig) -> bool:
 
 def recipe_of(env: EnvConfig) -> Recipe:
     """Return how an environment of the config is made; around its env.wrappers is that of env.action_mask."""
+    is_program = bool(env.command) or env.connect is not None
     mask = {"name": MASKED, "source": env.action_mask, "id": env.id}
-    wrappers = (*env.wrappers, mask) if env.action_mask else env.wrappers
+    wrappers = (*env.wrappers, mask) if env.action_mask and not is_program else env.wrappers
     return Recipe(
         env.id,
         env.options,
@@ -105,6 +110,8 @@ def recipe_of(env: EnvConfig) -> Recipe:
         env.state,
         env.reset_options,
         env.each,
+        command=env.command,
+        connect=env.connect,
     )
 
 

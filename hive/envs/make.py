@@ -122,6 +122,10 @@ def _made(recipe: Recipe, context: EnvContext, render_mode: str | None) -> Any:
     """Build the environment of a context, as `make_any`."""
     import gymnasium
 
+    if recipe.is_program:
+        from hive.envs.external.environment import program_environment
+
+        return program_environment(recipe, context, render_mode)
     id, options, wrappers = recipe.id, recipe.options, recipe.wrappers
     target = _find(id)
     environment: Any
@@ -251,6 +255,8 @@ def takes_native(recipe: Recipe) -> bool:
     form for the options. Raises ConfigError for "native" with wrappers, which are put around single environments, and
     where environments differ, which only single ones can.
     """
+    if recipe.is_program:
+        return False
     native, presets = recipe.kind == "native", recipe.preset != "none"
     if differs := differs_by_environment(recipe) if native else recipe.differs:
         return _no_class(recipe, differs)
@@ -282,7 +288,7 @@ def _no_class(recipe: Recipe, differs: str) -> bool:
 
 def steps_one_by_one(recipe: Recipe) -> bool:
     """Whether `hive.envs.vectors.vector.make_vector` builds single environments. Raises ConfigError as that does."""
-    if takes_native(recipe):
+    if takes_native(recipe) or recipe.is_program:
         return False
     return bool(recipe.wrappers) or recipe.preset != "none" or _compiled_form(recipe) is None
 
@@ -322,6 +328,8 @@ def describe(recipe: Recipe) -> EnvironmentSpec:
 def limit_advice(recipe: Recipe) -> str:
     """Return the setting that ends the episodes of this environment at a limit, which depends on how it is made."""
     id, wrappers = recipe.id, recipe.wrappers
+    if recipe.is_program:
+        return "the program must give max_episode_steps in its hello, or set truncated"
     if recipe.preset == "atari":
         return f"env.options = {{ max_num_frames_per_episode = {4 * LIMIT} }}"
     found = _find(id)
@@ -338,6 +346,8 @@ def import_modules(recipe: Recipe) -> None:
 
     Raises EnvironmentMissing, and EnvironmentFailed if a module raises.
     """
+    if recipe.is_program:
+        return
     entry = getattr(_find(recipe.id), "entry_point", None)
     if isinstance(entry, str):
         with contextlib.suppress(EnvironmentMissing, EnvironmentFailed):  # the constructor's error says more
@@ -358,7 +368,7 @@ def _compiled_form(recipe: Recipe) -> tuple[CompiledEnvironment, Mapping[str, An
     from hive.envs.vectors.compiled import bit_equal, classic_control, load_library, with_limit
 
     id, options = recipe.id, recipe.options
-    if recipe.kind == "python" or recipe.differs:
+    if recipe.kind == "python" or recipe.differs or recipe.is_program:
         return None
     if LIBRARY.search(id):
         form = load_library(id), options

@@ -24,7 +24,8 @@ class Recipe:
     env.vector, "auto", "python" or "native" (`takes_native`). wrappers: put around single environments
     (hive.envs.wrappers). info: env.info, the values of `info` that a row has. rules: env.rules. reset_options: for
     `reset(options=...)`, at every reset. each: env.each. context: who the environment is, whose placeholders are filled
-    then; None: of a recipe for several environments.
+    then; None: of a recipe for several environments. command, connect: those of [env], of a program behind a socket
+    (hive.envs.external), which is not made in Python.
     """
 
     id: str
@@ -40,6 +41,8 @@ class Recipe:
     reset_options: Mapping[str, Any] = field(default_factory=dict)
     each: Sequence[Mapping[str, Any]] = ()
     context: EnvContext | None = None
+    command: Sequence[str] = ()
+    connect: str | None = None
 
     def at(self, context: EnvContext) -> Recipe:
         """Return the recipe of one environment: with what env.each has for it, and with placeholders filled."""
@@ -61,3 +64,8 @@ class Recipe:
         """The first key that only single environments can follow; "" for none."""
         named = {"env.each": bool(self.each), "env.reset_options": bool(self.reset_options)}
         return next((name for name, given in named.items() if given), PLACES * has_placeholders(self.options))
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the environment is a program behind a socket, of which `id` is only the label."""
+        return bool(self.command) or self.connect is not None

@@ -28,6 +28,8 @@ SPECIAL = {
     "run.scheme": st.sampled_from(["a2c", "ppo", "sac", "rainbow", "single", "my.schemes:build"]),
     "run.topology": st.sampled_from(["mine.py", "/a/b.py:f", "my.own", "my.own:topology"]),
     "env.id": TEXT.filter(lambda text: text.isprintable() and text != ""),
+    "env.command": st.sampled_from([[], ["./simulator", "--port", "{index + 47000}"]]),
+    "env.connect": st.sampled_from(["none", "127.0.0.1:{index + 47000}", "unix:/a/b c-{index}"]),
     "env.options": st.dictionaries(TEXT, FREE, max_size=2),
     "env.reset_options": st.dictionaries(TEXT, FREE, max_size=2),
     "env.wrappers": st.lists(
@@ -67,7 +69,7 @@ SPECIAL = {
     "record.sinks": st.sampled_from([["jsonl"], ["tensorboard", "jsonl"]]),
 }
 NEVER_SET = (
-    *("env.action_mask", "env.start_limit_s"),
+    *("env.action_mask", "env.start_limit_s", "env.connect"),
     *("run.topology", "run.replay_folder", "run.init_from", "run.update_hook", "run.stop_at_return"),
     "run.stop_at_evaluation",
     "collection.helpers",
@@ -80,6 +82,7 @@ RULED = {
     *("network.action_distribution", "network.noise_steps", "network.noisy_deviation"),
     *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
     *("gradients.max_lag", "gradients.decentralized", "algorithm.name"),
+    *("env.command", "env.connect"),
     *(row.what for row in (*KEYS, *OF_BC)),
     *("network.hidden_gain", "network.policy_gain", "network.value_gain"),  # the uniform weights of ddpg have none
 }

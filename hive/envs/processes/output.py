@@ -22,7 +22,10 @@ class Output:
 
     def __init__(self, path: Path | None) -> None:
         if path is None:
-            self.fd = os.memfd_create("output", os.MFD_CLOEXEC)
+            memory = os.memfd_create("output", os.MFD_CLOEXEC)
+            # Opened again to append: otherwise a process continues where it was, behind a hole, after `bound`.
+            self.fd = os.open(f"/proc/self/fd/{memory}", os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            os.close(memory)
         else:
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._in_memory = path is None

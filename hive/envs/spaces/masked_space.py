@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from gymnasium import spaces
 
+from hive.envs.spaces.actions import action_spec, choices_of
 from hive.envs.spaces.observation import Path
+from hive.errors import EnvironmentFailed
 
 
 class MaskedSpace(spaces.Dict):
@@ -16,3 +19,35 @@ class MaskedSpace(spaces.Dict):
         super().__init__(parts)
         self.mask_path = mask_path
         self.choices = choices
+
+
+def masked_by_part(id: str, seen: spaces.Space[Any], actions: spaces.Space[Any], source: str) -> MaskedSpace:
+    """Return the space of observations of which the part `source` is the mask. Raises EnvironmentFailed as Masked."""
+    choices = masked_choices(id, actions)
+    if not isinstance(seen, spaces.Dict) or source not in seen.spaces:
+        keys = ", ".join(f"`{key}`" for key in seen.spaces) if isinstance(seen, spaces.Dict) else "no dictionary"
+        raise EnvironmentFailed(
+            f"env.action_mask: the observations of `{id}` have no `{source}` (they have {keys})",
+            hint='set env.action_mask to the key of the mask, or to "info" for info["action_mask"]',
+            permanent=True,
+        )
+    shape = seen[source].shape
+    if int(np.prod(shape or ())) != sum(choices) or not shape:
+        raise EnvironmentFailed(
+            f"env.action_mask: `{source}` of `{id}` has the shape {shape}, and there are {sum(choices)} actions to "
+            "allow or forbid",
+            permanent=True,
+        )
+    return MaskedSpace(dict(seen.spaces), (source,), choices)
+
+
+def masked_choices(id: str, space: spaces.Space[Any]) -> tuple[int, ...]:
+    """Return the sizes of the discrete actions that a mask allows or forbids."""
+    choices = choices_of(action_spec(id, space))
+    if choices is not None:
+        return choices
+    raise EnvironmentFailed(
+        f"env.action_mask: `{id}` takes {type(space).__name__} actions, and only discrete ones can be masked",
+        hint="leave env.action_mask out",
+        permanent=True,
+    )

@@ -21,7 +21,7 @@ from hive.envs.loading import close
 from hive.envs.make import make_any, takes_native
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import action_spec, choices_of
-from hive.envs.spaces.masked_space import MaskedSpace
+from hive.envs.spaces.masked_space import MaskedSpace, masked_by_part, masked_choices
 from hive.envs.spaces.observation import BESIDE_MASK, MASK_KEY
 from hive.envs.vectors.resetting import begin
 from hive.errors import EnvironmentFailed
@@ -38,28 +38,14 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(environment)
         self._id = id
         self._from_info = source == "info"
-        choices = _choices(id, environment.action_space)
+        choices = masked_choices(id, environment.action_space)
         seen = environment.observation_space
         if self._from_info:
             mask = spaces.MultiBinary(sum(choices))
             self.observation_space = MaskedSpace({BESIDE_MASK: seen, MASK_KEY: mask}, (MASK_KEY,), choices)
             self._all = np.ones(sum(choices), np.int8)
             return
-        if not isinstance(seen, spaces.Dict) or source not in seen.spaces:
-            keys = ", ".join(f"`{key}`" for key in seen.spaces) if isinstance(seen, spaces.Dict) else "no dictionary"
-            raise EnvironmentFailed(
-                f"env.action_mask: the observations of `{id}` have no `{source}` (they have {keys})",
-                hint='set env.action_mask to the key of the mask, or to "info" for info["action_mask"]',
-                permanent=True,
-            )
-        shape = seen[source].shape
-        if int(np.prod(shape or ())) != sum(choices) or not shape:
-            raise EnvironmentFailed(
-                f"env.action_mask: `{source}` of `{id}` has the shape {shape}, and there are {sum(choices)} actions to "
-                "allow or forbid",
-                permanent=True,
-            )
-        self.observation_space = MaskedSpace(dict(seen.spaces), (source,), choices)
+        self.observation_space = masked_by_part(id, seen, environment.action_space, source)
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Start an episode; return its first observation, with the mask, and the info."""
@@ -101,15 +87,3 @@ def info_has_mask(recipe: Recipe) -> bool:
     finally:
         close(environment)
     return False
-
-
-def _choices(id: str, space: spaces.Space[Any]) -> tuple[int, ...]:
-    """Return the sizes of the discrete actions that a mask allows or forbids."""
-    choices = choices_of(action_spec(id, space))
-    if choices is not None:
-        return choices
-    raise EnvironmentFailed(
-        f"env.action_mask: `{id}` takes {type(space).__name__} actions, and only discrete ones can be masked",
-        hint="leave env.action_mask out",
-        permanent=True,
-    )

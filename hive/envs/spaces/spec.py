@@ -29,6 +29,7 @@ class EnvironmentSpec:
     agents: those of an environment of several agents, of which `observation` and `action` are the first one's; () for
     all other environments. takes_turns: whether they act one after the other instead of all at once.
     raw_return: whether wrappers may change rewards, and `info` has the return without them (hive.envs.raw_returns).
+    deterministic: False for a program that does not say that equal seeds give equal bytes (hive.envs.external).
     """
 
     id: str
@@ -39,6 +40,7 @@ class EnvironmentSpec:
     agents: tuple[AgentSpec, ...] = ()
     takes_turns: bool = False
     raw_return: bool = False
+    deterministic: bool = True
 
     @property
     def rows(self) -> int:

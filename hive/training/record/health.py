@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from hive.config import Config, ReplayConfig
-from hive.envs import Box, EnvironmentSpec, Recipe, choices_of, limit_advice
+from hive.envs import Box, EnvironmentSpec, choices_of, limit_advice, recipe_of
 from hive.networks.build.spaces import simple_actions
 from hive.records.run_warnings import RunWarning
 
@@ -91,7 +91,7 @@ class HealthFacts:
             facts,
             replays=isinstance(config.algorithm, ReplayConfig),
             pretrained=config.run.init_from is not None,
-            limit_advice=limit_advice(Recipe(env.id, kind=env.vector, wrappers=env.wrappers, preset=env.preset)),
+            limit_advice=limit_advice(replace(recipe_of(env), wrappers=env.wrappers)),
         )
 
     @classmethod

@@ -1,0 +1,1 @@
+"""Environments that are programs in any language, with which hive talks over a socket: the simulator protocol."""

@@ -1,0 +1,145 @@
+"""Steps environments of a program behind a socket, as a stepper of a vector. `describe_program` reads its spaces.
+
+The program never begins an episode by itself: hive orders it, within the step that ended the one before. So a row has
+the form that `hive.envs.vectors.python_vector` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hive.envs.context import EnvContext
+from hive.envs.external.client import ProgramClient
+from hive.envs.external.frames import Misbehaved
+from hive.envs.external.hello import Hello
+from hive.envs.external.specs import check_specs, specs_of
+from hive.envs.recipe import Recipe
+from hive.envs.spaces.actions import ActionSpec, action_converter
+from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.spaces.spec import EnvironmentSpec
+from hive.envs.vectors.checks import Checks, at
+from hive.envs.vectors.episodes import Episodes
+from hive.envs.vectors.infos import Infos
+from hive.envs.vectors.rows import StepRow
+from hive.errors import EnvironmentFailed
+
+CLOSE_S = 5.0  # time for the exit of a program whose spaces were read
+
+
+class Program(ProgramClient):
+    """A `Stepper`, which documents the methods, of the environments of one program.
+
+    row: the columns that it writes. observation, action: the specs of the run, which the program must have. first: the
+    number of its first environment in the collector, for messages. output: as for `ProgramClient`.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        row: StepRow,
+        observation: ObservationSpec,
+        action: ActionSpec,
+        *,
+        first: int = 0,
+        output: Path | None = None,
+    ) -> None:
+        super().__init__(recipe, output=output)
+        self.count = len(row.rewards)
+        self._row = row
+        self._run_specs = observation, action
+        self._first = first
+        self._reset_options: list[Mapping[str, Any]] = []
+
+    def start(self, contexts: Sequence[EnvContext]) -> None:
+        self._reset_options = [self._recipe.at(context).reset_options for context in contexts]
+        super().start(contexts)
+
+    def renew(self, contexts: Sequence[EnvContext]) -> None:
+        """Keep the program: the reset that follows begins its episodes again, with the seeds of the barrier."""
+        self._reset_options = [self._recipe.at(context).reset_options for context in contexts]
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        """Order it to begin an episode in each environment; `row.observations` gets the first observations."""
+        self.order("reset", lambda: self._reset(seeds))
+
+    def step(self, actions: NDArray[Any]) -> None:
+        """Order it to step each environment once with stored `actions` [count, ...]; `row` gets the results."""
+        self.order("step", lambda: self._step(actions))
+
+    def _opened(self, said: Hello) -> None:
+        observation, action = specs_of(self._recipe, said)
+        check_specs(observation, action, *self._run_specs)
+        self._checks = Checks(self.id, observation, self._first)
+        self._infos = Infos(self._checks, self._recipe.info)
+        self._episodes = Episodes(self._checks, self.count, limit=said.max_episode_steps or 0)
+        self._convert = action_converter(action)
+
+    def _reset(self, seeds: Sequence[int]) -> Generator[int, None, None]:
+        self._episodes.begin()
+        observations = yield from self.talk().reset(range(self.count), seeds, self._reset_options)
+        self._checks.batches(observations, self._row.observations)
+
+    def _step(self, actions: NDArray[Any]) -> Generator[int, None, None]:
+        row, talk, checks = self._row, self.talk(), self._checks
+        checks.steps += 1
+        answer = yield from talk.step(self._convert(actions))
+        ended, _ = self._episodes.finish(answer.rewards, answer.terminated, answer.truncated, row)
+        if self._infos.names:
+            self._infos.write({index: _values(answer.info, index) for index in ended}, row.infos)
+        observations = answer.observations
+        if ended:
+            for index in ended:
+                if row.truncated[index]:
+                    row.final_index[index] = checks.final(index, at(observations, index), row.finals)
+            self._now_doing("reset", ended[0])
+            following = yield from talk.reset(ended, None, [self._reset_options[index] for index in ended])
+            observations = _replaced(observations, ended, following)
+        checks.batches(observations, row.observations)
+
+
+def describe_program(recipe: Recipe, limit_s: float) -> EnvironmentSpec:
+    """Start the program as environment 0, or connect to it, read its spaces and end it. Its exit is confirmed.
+
+    limit_s: env.start_limit_s. Raises EnvironmentFailed, and ConfigError for an address that is not of this machine.
+    """
+    program = ProgramClient(recipe)
+    program.start([EnvContext(0)])
+    try:
+        if not program.done(limit_s):
+            raise EnvironmentFailed(
+                f"`{recipe.id}` has not answered hello within {limit_s:g} s (env.start_limit_s)",
+                hint=f"it printed: {tail}" if (tail := program.tail()) else "it printed nothing",
+            )
+        said = program.said
+        assert said is not None, "it has answered"
+        observation, action = specs_of(recipe, said)
+        most = said.max_episode_steps
+        return EnvironmentSpec(recipe.id, observation, action, most, deterministic=said.deterministic)
+    except Misbehaved as fault:
+        raise EnvironmentFailed(f"`{recipe.id}` {fault}", permanent=True) from None
+    except EnvironmentFailed as failure:
+        if program.pids() and (tail := program.tail()):
+            failure.hint = f"it printed: {tail}"
+        raise
+    finally:
+        program.close()
+        program.end(CLOSE_S)
+
+
+def _replaced(observations: Any, ended: Sequence[int], following: Any) -> Any:
+    """Return observations, arrays [B, ...], with those of the environments `ended` replaced by `following` [n, ...]."""
+    if isinstance(observations, Mapping):
+        return {name: _replaced(part, ended, following[name]) for name, part in observations.items()}
+    changed = observations.copy()
+    changed[ended] = following
+    return changed
+
+
+def _values(info: Mapping[str, NDArray[np.float32]], index: int) -> dict[str, float]:
+    """Return the values of one environment; NaN says that it has none."""
+    return {name: float(values[index]) for name, values in info.items() if not np.isnan(values[index])}
