@@ -36,20 +36,26 @@ class Rule:
 
 APART = ("reset_limit_s", "step_limit_s", "memory_limit", "restarts", "window_s", "on_failure")
 """Keys of [env] about processes of environments."""
+APART_BY = "env.processes", "env.command", "env.connect"
+"""Keys that give environments such processes."""
 
 
-def _apart_breach(name: str) -> Callable[[object, str], str]:
+def _apart_breach(name: str) -> Callable[..., str]:
     default = keys_of(EnvConfig)[name].default
-    return lambda value, processes: "" if value == default or processes != "0" else NOT_APART
+
+    def breach(value: object, processes: str, command: tuple[str, ...], connect: str | None) -> str:
+        return "" if value == default or processes != "0" or command or connect is not None else NOT_APART
+
+    return breach
 
 
 NOT_APART = 'has no effect with {0}: only processes of their own can be limited; set env.processes = "each"'
 
 
-def _helpers_breach(helpers: int | None, processes: str) -> str:
-    if not helpers or processes == "0":
+def _helpers_breach(helpers: int | None, processes: str, command: tuple[str, ...], connect: str | None) -> str:
+    if not helpers or (processes == "0" and not command and connect is None):
         return ""
-    return "with {0} there is nothing to help with: these processes step the environments"
+    return "with processes of their own the collector steps no environment, so there is nothing to help with"
 
 
 def _lag_breach(max_lag: int, communication: str) -> str:
@@ -173,6 +179,10 @@ def _mask_of_program_breach(mask: str | None, command: tuple[str, ...], connect:
         if is_program and mask == "info"
         else ""
     )
+
+
+def _curriculum_of_program_breach(stages: tuple[Any, ...], command: tuple[str, ...], connect: str | None) -> str:
+    return "a program has its options from its start" if stages and (command or connect is not None) else ""
 
 
 def _single_breach(value: Any, vector: str) -> str:
@@ -328,8 +338,8 @@ EVALUATORS = "evaluation.workers", "evaluation.envs"
 """Keys that say which indices environments have."""
 
 RULES = (
-    *(Rule(f"env.{name}", ("env.processes",), _apart_breach(name)) for name in APART),
-    Rule("collection.helpers", ("env.processes",), _helpers_breach),
+    *(Rule(f"env.{name}", APART_BY, _apart_breach(name)) for name in APART),
+    Rule("collection.helpers", APART_BY, _helpers_breach),
     Rule("collection.max_lag", ("collection.communication",), _lag_breach),
     Rule("gradients.max_lag", ("gradients.communication",), _lag_breach),
     Rule("collection.slots", ("collection.communication", "collection.max_lag"), _slots_breach),
@@ -343,6 +353,7 @@ RULES = (
     Rule("env.wrappers", ("env.vector",), _wrappers_breach),
     Rule("env.action_mask", ("env.vector",), _mask_breach),
     Rule("env.action_mask", ("env.command", "env.connect"), _mask_of_program_breach),
+    Rule("env.curriculum", ("env.command", "env.connect"), _curriculum_of_program_breach),
     *(Rule(name, ("env.preset", "env.wrappers", "env.vector"), _program_breach) for name in PROGRAMS),
     Rule("env.reset_options", ("env.vector",), _single_breach),
     Rule("env.each", ("env.vector",), _single_breach),

@@ -307,7 +307,12 @@ class EnvConfig:
     @property
     def is_apart(self) -> bool:
         """Whether environments have processes of their own."""
-        return self.processes != "0"
+        return self.processes != "0" or self.is_program
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the environment is a program behind a socket."""
+        return bool(self.command) or self.connect is not None
 
 
 @dataclass(frozen=True, kw_only=True)

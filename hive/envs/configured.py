@@ -94,9 +94,8 @@ def can_be_helped(env: EnvConfig) -> bool:
 
 def recipe_of(env: EnvConfig) -> Recipe:
     """Return how an environment of the config is made; around its env.wrappers is that of env.action_mask."""
-    is_program = bool(env.command) or env.connect is not None
     mask = {"name": MASKED, "source": env.action_mask, "id": env.id}
-    wrappers = (*env.wrappers, mask) if env.action_mask and not is_program else env.wrappers
+    wrappers = (*env.wrappers, mask) if env.action_mask and not env.is_program else env.wrappers
     return Recipe(
         env.id,
         env.options,

@@ -113,9 +113,12 @@ def assemble(blueprint: Blueprint, directory: Path, crew: Crew | None = None) ->
         if one.replays and one.resume is None:
             _check_disk(one, directory)
     collection = blueprint.config.collection
+    spec = blueprint.environment
     # Collectors without a dedicated process share those of the gradient workers.
     processes = None if collection.workers else _gradient_processes(blueprint, 0)
     t = Topology()
+    if not spec.deterministic:
+        t.inexact.append(f"`{spec.id}` does not say that equal seeds give equal bytes (`deterministic` in its hello)")
     if crew is None:
         given = (
             {"blueprint": blueprint, "directory": directory}

@@ -104,7 +104,7 @@ def runs() -> Iterator[list[Run]]:
 
 
 def check_seam(seen: list[tuple[int, ...]], run: Run) -> None:
-    """Environment 1 fails in step 3; its rows are not valid from there until the reset, and environment 0 loses none."""
+    """Environment 1 fails in step 3, has rows that are not valid until its reset, and environment 0 loses none."""
     assert seen[:2] == [(1, 0, 1, 1), (1, 0, 2, 1)]
     seam = [one for one in seen if not one[-1]]
     assert seam[:-1] == [(1, 0, 2, 0)] * (len(seam) - 1)

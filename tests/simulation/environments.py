@@ -4,8 +4,8 @@
     world.collect(32)              steps the vector, and judges every row
 
 Each environment observes (index, incarnation, steps), so a row tells what made it. A stepper takes its time for every
-order, and in some of them it raises, exits, hangs, or is too slow; `done` advances the virtual clock. Wrong orders, such
-as one to a process that is gone or busy, and rows that break a promise are listed in `wrong`.
+order, and in some of them it raises, exits or hangs; `done` advances the virtual clock. Wrong orders, such as one to a
+process that is gone or busy, and rows that break a promise are listed in `wrong`.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class FakeStepper:
 
 
 class World:
-    """The environments of one collector. chance: of a failure in an order. counts: of the environments of each process."""
+    """The environments of one collector. chance: of a failure in an order; None: drawn."""
 
     def __init__(self, seed: int, *, chance: float | None = None, limits: Limits = LIMITS, first: int = 0) -> None:
         self.random = random.Random(seed)

@@ -60,6 +60,7 @@ class Topology:
         self.channels: dict[str, Channel] = {}
         self.result_counters: tuple[str, tuple[str, ...]] = ("", ())  # actor name, names of its counters
         self.digest_of: tuple[str, int] = ("", 0)  # "group.port", number of bytes
+        self.inexact: list[str] = []  # why runs of one seed may differ, besides what its channels show
 
     def add(
         self,
@@ -375,7 +376,8 @@ class Topology:
 
     def plan(self) -> Plan:
         """Check the topology and return it as data. Raises TopologyError."""
-        return make_plan(self.groups, self.channels, self.result_counters, self.digest_of)
+        plan = make_plan(self.groups, self.channels, self.result_counters, self.digest_of)
+        return dataclasses.replace(plan, inexact=(*plan.inexact, *self.inexact))
 
     def actor_of(self, number: int) -> tuple[Group, int]:
         """Return the group of actor `number` of the plan, and its index in the group. Raises IndexError."""

@@ -15,7 +15,7 @@ from typing import Any
 from hive.config import Config, EnvConfig
 from hive.envs import EnvContext, EnvironmentSpec, Failure, Household, ProcessVector, Watcher, process_vector, recipe_of
 from hive.envs.processes.ending import end_processes, mark_of
-from hive.errors import RecordError
+from hive.errors import EnvironmentFailed, RecordError
 from hive.experience import Purpose, stream_seeds
 from hive.records import RunDirectory
 from hive.records.environments import read_environments, write_environments
@@ -59,6 +59,12 @@ class Apart:
 
         options: what callbacks have set. word: the seed of global generators while they are built.
         """
+        if options and env.is_program:
+            raise EnvironmentFailed(
+                "env.options that change during a run do not reach a program, which has them from its start",
+                hint="leave env.curriculum and env.options(...) of callbacks out; the program can count its own episodes",
+                permanent=True,
+            )
         if self.vector is None:
             self._follow(contexts)
             self.vector = process_vector(env, recipe_of(env), self._spec, len(contexts), self.household)
