@@ -9,8 +9,10 @@ from pathlib import Path
 from hive.config import EnvConfig
 from hive.config.sizes import bytes_of
 from hive.cores import cores
+from hive.envs.external.program import Program
 from hive.envs.processes.environment_process import EnvironmentProcess, Launch
 from hive.envs.processes.process_vector import ProcessVector, Watcher, mixed
+from hive.envs.processes.stepper import Stepper
 from hive.envs.processes.supervised import Limits
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.spec import EnvironmentSpec
@@ -46,7 +48,10 @@ def process_vector(
     spins = household.collectors * len(counts) < cores()
     launch = Launch(recipe, spec.observation, spec.action, len(env.info), spec.rows, spins)
 
-    def stepper(block: RowBlock, number: int, first: int, many: int) -> EnvironmentProcess:
+    def stepper(block: RowBlock, number: int, first: int, many: int) -> Stepper:
+        if recipe.is_program:
+            row, output = block.row(first, first + many), household.output(first)
+            return Program(recipe, row, spec.observation, spec.action, first=first, output=output)
         return EnvironmentProcess(launch, block, number, first, many, household.output(first))
 
     return ProcessVector(
