@@ -176,7 +176,7 @@ def _mask_of_program_breach(mask: str | None, command: tuple[str, ...], connect:
 
 
 def _single_breach(value: Any, vector: str) -> str:
-    """Require single environments where each has its own, or is told something at its resets."""
+    """Require single environments where they differ, or where resets have options."""
     return "{0} has no single environments that could differ" if value and vector == "native" else ""
 
 

@@ -182,7 +182,7 @@ def takes_context(id: str, target: EnvSpec | Callable[..., Any]) -> bool:
 
 
 def differs_by_environment(recipe: Recipe) -> str:
-    """Return what tells environments of a recipe from each other: a key, or a constructor; "" for nothing."""
+    """Return why environments of a recipe may differ: a key, or the parameter of a constructor; "" if they do not."""
     if recipe.differs or recipe.preset != "none":
         return recipe.differs
     return f"the parameter `{PARAMETER}` of its constructor" * takes_context(recipe.id, _find(recipe.id))

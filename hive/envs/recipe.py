@@ -61,7 +61,7 @@ class Recipe:
 
     @property
     def differs(self) -> str:
-        """What only single environments can have, because it is said to each: the key, or "" for nothing."""
+        """The first key that only single environments can follow; "" for none."""
         named = {"env.each": bool(self.each), "env.reset_options": bool(self.reset_options)}
         return next((name for name, given in named.items() if given), PLACES * has_placeholders(self.options))
 

@@ -91,6 +91,7 @@ class RunDirectory:
     best = _Below("best")  # the folder of the best policy; like the next two, created by its first writer
     nan_dumps = _Below("not-finite")
     videos = _Below("videos")
+    spaces_file = _Below("spaces.json")  # what environments in processes of their own have told of their spaces
     environments = _Below("environments")  # exists only where processes step environments
     policies_file = _Below("policies.json")
     policies = _Below("policies")

@@ -93,8 +93,6 @@ class CollectorActor(Actor):
         """`first_source`: the number, within the run, of the first collector of this group. directory: of the run."""
         config = blueprint.config
         self.blueprint = blueprint
-        # Its environments, if they have processes of their own.
-        self.apart = Apart(self, config, blueprint.environment, directory) if config.env.is_apart else None
         self.schedule = schedule_of(blueprint)
         # The round of the resume barrier that the environments were last built and reset at.
         self.reset_round = self.schedule.barriers.last(self.rollouts.produced)
@@ -102,6 +100,10 @@ class CollectorActor(Actor):
         self.steps = self.status.counter("env_steps")
         self.skips_not_finite = config.supervision.non_finite == "skip"
         self.source_number = first_source + self.index
+        self.apart: Apart | None = None  # its environments, if they have processes of their own
+        if config.env.is_apart:
+            first = self.source_number * config.collection.envs
+            self.apart = Apart(self, config, blueprint.environment, directory, first)
         self.helped: HelpedVector | None = None  # its environments, if they have helpers
         self.warned_of_draws = False
         self.may_help = True  # whether its environments may have helpers
@@ -122,7 +124,7 @@ class CollectorActor(Actor):
         """Return new environments, at the start and at every resume barrier. Subclasses may override."""
         if self.apart is not None:
             word = stream_seed(*self._building())
-            return self.apart.vector(self.blueprint.config.env, self.contexts(), self.values.options, word)
+            return self.apart.made(self.blueprint.config.env, self.contexts(), self.values.options, word)
         seeds = [context.seed for context in self.contexts()]
         if not (self.forked and self.may_help):
             return self._made(0, len(seeds), self.values.options, seeds)
@@ -248,7 +250,13 @@ class CollectorActor(Actor):
         if barrier != self.reset_round:
             self.reset_round = barrier
             with self.status(START):
-                self.collector.rebuild(self._new_vector(barrier), barrier)
+                self._rebuild(barrier)
+
+    def _rebuild(self, start: int) -> None:
+        """Replace the environments and reset them at round `start`; the old ones are closed first, as with helpers."""
+        if not (self.forked and self.may_help and self.helped is not None):
+            self.collector.close()
+        self.collector.rebuild(self._new_vector(start), start)
 
     def _change(self, sequence: int) -> None:
         """Use what callbacks have changed for this rollout. The policy that it is made with was published later."""
@@ -264,7 +272,7 @@ class CollectorActor(Actor):
                 listed = ", ".join(f"{name} = {value!r}"[:SHOWN] for name, value in self.values.options.items())
                 self.note("changed", f"environments are made with {listed} from rollout {sequence:,} on")
             with self.status(START):
-                self.collector.rebuild(self._new_vector(sequence), sequence)
+                self._rebuild(sequence)
         else:
             known = {name: pack(value) for name, value in before.attributes.items()}
             attributes = self.values.attributes

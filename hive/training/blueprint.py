@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -31,6 +32,7 @@ from hive.envs import (
     seed_globals,
 )
 from hive.envs.configured import changed_env
+from hive.envs.processes.describing import keeping
 from hive.envs.raw_returns import RAW_RETURN
 from hive.envs.spaces.differences import check_alike
 from hive.envs.spaces.meaning import kept_meaning, kept_scale
@@ -360,15 +362,15 @@ class Blueprint:
     ) -> list[EnvContext]:
         """Return who the environments of collector `source` are. start: the round of the reset that follows."""
         envs = envs or self.config.collection.envs
-        where = {"start": start, "incarnation": incarnation, "rows": self.environment.rows, "run": self.run}
-        return contexts_of(self.config.run.seed, source, envs, **where)
+        seed, rows = self.config.run.seed, self.environment.rows
+        return contexts_of(seed, source, envs, start=start, incarnation=incarnation, rows=rows, run=self.run)
 
     def check_spaces(self, vector: VectorEnvironment, first: EnvContext) -> None:
         """Raise EnvironmentFailed if the environments of a vector have other spaces than the run. first: its first."""
-        specs = getattr(vector, "observation", None), getattr(vector, "action", None)
-        if specs[0] is not None and specs[1] is not None:  # those of other vectors are one description for all
+        observation, action = getattr(vector, "observation", None), getattr(vector, "action", None)
+        if observation is not None and action is not None:  # a compiled vector has one description for all
             spec, what = self.environment, f"the environment {first.index} of the run"
-            check_alike(what, specs, (spec.observation, spec.action), "the environment 0")
+            check_alike(what, (observation, action), (spec.observation, spec.action), "the environment 0")
 
     @functools.cached_property
     def wanted(self) -> Wanted:
@@ -417,14 +419,18 @@ class Blueprint:
         )
 
 
-def environment_of(config: Config) -> EnvironmentSpec:
-    """Build the environment of the config, read its spaces and close it. Raises what it raises, and ConfigError."""
+def environment_of(config: Config, kept: Path | None = None) -> EnvironmentSpec:
+    """Build the environment of the config, read its spaces and close it. Raises what it raises, and ConfigError.
+
+    kept: the file with the spaces that processes of environments have told at an earlier start of the run.
+    """
     # Also for what the environment's module draws when it is imported; torch's has a fixed seed in a new process.
     seed_globals(stream_seed(config.run.seed, Purpose.describing, 0, 0))
-    environment = configured_spec(config.env, config.start_limit_s)
-    check_evaluation(config, environment)
-    check_curriculum(config, environment)
-    check_each(config, environment)
+    with keeping(kept):
+        environment = configured_spec(config.env, config.start_limit_s)
+        check_evaluation(config, environment)
+        check_curriculum(config, environment)
+        check_each(config, environment)
     return environment
 
 

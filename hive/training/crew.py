@@ -69,8 +69,8 @@ class Crew:
         """Make the environments of collector `source`, with the agents of all policies, for a reset at `start`."""
         infos = [blueprint.config.env.info for blueprint in self.blueprints]
         recipe, envs = recipe_of(self.config.env), self.config.collection.envs
-        where = {"start": start, "incarnation": incarnation, "run": self.first.run}
-        contexts = contexts_of(self.config.run.seed, source, envs, **where)
+        seed, run = self.config.run.seed, self.first.run
+        contexts = contexts_of(seed, source, envs, start=start, incarnation=incarnation, run=run)
         return make_table(recipe, envs, self.policies.seats, self.policies.bots, infos, contexts)
 
 
@@ -127,6 +127,7 @@ def check_crew(config: Config) -> None:
         "evaluation.every": (config.evaluation.every, "leave it out; `hive eval` plays all policies together"),
         "run.callbacks": (config.run.callbacks, "leave it out"),
         "env.curriculum": (config.env.curriculum, "leave it out; the environment can count its own episodes"),
+        "env.processes": (config.env.is_apart, "leave it out: agents of one environment act in one process"),
         "collection.fraction_workers": (config.collection.fraction_workers < 1, "leave it out"),
         "collection.hosts": (config.collection.hosts, "leave it out: all agents play on this machine"),
     }

@@ -113,6 +113,7 @@ class PoliciesCollectorActor(Actor):
         if barrier != self.reset_round:
             self.reset_round = barrier
             with self.status(START):
+                self.collector.close()  # the new ones may open the same ports
                 self.collector.rebuild(self._new_table(), barrier)
 
     def _collect(self, rollouts: Sequence[Arrays], versions: Sequence[int]) -> None:

@@ -31,11 +31,13 @@ SPECIAL = {
     "env.command": st.sampled_from([[], ["./simulator", "--port", "{index + 47000}"]]),
     "env.connect": st.sampled_from(["none", "127.0.0.1:{index + 47000}", "unix:/a/b c-{index}"]),
     "env.options": st.dictionaries(TEXT, FREE, max_size=2),
+    "env.reset_options": st.dictionaries(TEXT, FREE, max_size=2),
     "env.wrappers": st.lists(
         st.just("FlattenObservation")
         | st.dictionaries(TEXT, FREE, max_size=2).map(lambda table: {**table, "name": "a:B"}),
         max_size=2,
     ),
+    "env.each": st.sampled_from([[], [{"index": 0, "options": {"a": "{index + 3}"}, "reset_options": {}}]]),
     "env.curriculum": st.sampled_from(
         [[], [{"steps": 5, "options": {"a": 1}}, {"return": 2.5, "options": {"b": "c"}}]]
     ),

@@ -93,6 +93,7 @@ class Lives:
 
     count = 1
     environments = ()
+    observation = action = None
 
     def __init__(self, lives: list[int], ends: set[int]) -> None:
         self.left, self.ends = lives, ends

@@ -126,7 +126,7 @@ FULL = pytest.mark.full(reason="the others are alike")
         pytest.param("stop", "SIGSTOP", marks=FULL),
         pytest.param("hang", "it took longer than 0.3 s (env.step_limit_s)", marks=FULL),
         pytest.param("return nan", "returned an observation with nan", marks=FULL),
-        pytest.param("grow", "over the limit (env.memory_limit, 0.1953125 GiB)", marks=FULL),
+        pytest.param("grow", "over the limit (env.memory_limit, 0.195312 GiB)", marks=FULL),
     ],
 )
 def test_one_that_fails_comes_back_and_its_neighbour_loses_no_step(how: str, cause: str, runs: list[Run]) -> None:

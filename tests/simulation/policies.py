@@ -54,7 +54,7 @@ class _SimulatedCrew(Crew):
     def collector(self, source: int, *given: Any) -> Any:
         return _SeveralCollector([_Collector(source) for _ in self.blueprints])
 
-    def table(self) -> Any:
+    def table(self, *given: Any, **more: Any) -> Any:
         return None
 
 

@@ -95,8 +95,8 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
     recipe = recipe_of(env)
     done = examine(recipe, STEPS, LIMIT_S, several=bool(spec.agents))
     if spec.agents:
-        facts, warnings, failure = _report_agents(config, origin, spec, done)
-        return facts | _each(env), warnings, failure
+        lines, found, failure = _report_agents(config, origin, spec, done)
+        return lines | _each(env), found, failure
     facts: dict[str, Any] = _spaces(spec) | _each(env)
     facts |= _played(done, spec)
     blueprint = _blueprint(config)

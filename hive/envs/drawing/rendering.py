@@ -112,8 +112,8 @@ def rendered_spec(env: EnvConfig) -> EnvironmentSpec:
 def rendered_environment(env: EnvConfig, *, context: EnvContext, window: bool = False) -> RenderedEnvironment:
     """Build the environment of a config with pictures.
 
-    context: who it is. window: whether it may draw a window of its own, if it has no pictures. Raises UsageError if it has neither, and the
-    errors of `make_environment`; a step raises EnvironmentFailed if it cannot be drawn.
+    context: who it is. window: whether it may draw a window of its own, if it has no pictures. Raises UsageError if it
+    has neither, and the errors of `make_environment`; a step raises EnvironmentFailed if it cannot be drawn.
     """
     mode = render_mode_of(env, context, window)
     recipe = recipe_of(env)

@@ -2,27 +2,72 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 from hive.envs.context import EnvContext
 from hive.envs.processes.ending import end_processes, mark_of
 from hive.envs.processes.environment_process import execute, how_ended, plain_recipe, result_of
 from hive.envs.processes.output import Output
 from hive.envs.recipe import Recipe
-from hive.envs.spaces.plain_specs import from_plain
+from hive.envs.spaces.plain_specs import from_plain, to_plain
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.errors import EnvironmentFailed
+from hive.records.atomic import write_bytes
+from hive.records.regular import read_regular
 from hive.runtime.process.user_code.sent_errors import raise_sent
+
+KEPT: ContextVar[Path | None] = ContextVar("kept", default=None)
+"""The file in which descriptions are kept: a simulator that starts in minutes need not start for each resume."""
+
+
+@contextmanager
+def keeping(path: Path | None) -> Iterator[None]:
+    """Keep what is described in a `with` block in a file, and read what is there already; None: do neither."""
+    token = KEPT.set(path)
+    try:
+        yield
+    finally:
+        KEPT.reset(token)
 
 
 def described_apart(recipe: Recipe, limit_s: float, context: EnvContext | None = None) -> EnvironmentSpec:
+    """Return what `read_apart` returns, or has returned for an earlier start of the run."""
+    context, path = context or EnvContext(0), KEPT.get()
+    told = json.dumps([plain_recipe(recipe), context.index], sort_keys=True, default=str)
+    name = hashlib.sha256(told.encode()).hexdigest()
+    kept = _kept(path)
+    if name in kept:
+        spec: EnvironmentSpec = from_plain(kept[name])
+        return spec
+    found = read_apart(recipe, limit_s, context)
+    if path is not None:
+        write_bytes(path, json.dumps({**kept, name: to_plain(found)}).encode())
+    return found
+
+
+def _kept(path: Path | None) -> dict[str, Any]:
+    """Return the descriptions in a file; none if it cannot be read, because they can be read again."""
+    try:
+        found = {} if path is None else json.loads(read_regular(path))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_apart(recipe: Recipe, limit_s: float, context: EnvContext) -> EnvironmentSpec:
     """Return what `describe` returns in a process of its own. Raises its errors, and EnvironmentFailed.
 
-    limit_s: env.start_limit_s. context: which environment; None: that with the index 0.
+    limit_s: env.start_limit_s. context: which environment.
     """
-    context = context or EnvContext(0)
     output, mark = Output(None), mark_of(context.index, context.incarnation)
     process, end = execute({"recipe": plain_recipe(recipe), "context": asdict(context)}, [], output, mark)
     try:

@@ -54,10 +54,10 @@ class Helping:
     """How many helpers a collector has, and what they need to know.
 
     make: builds environments `first` to `first + count` of the collector, with `options` and the seeds of the resets
-    that follow. seed: seeds the global generators as before the first call of it. number: of helpers. chosen: whether hive chose it, so that there are none where environments
-    are cheap or draw from global generators. rows: of one environment, one for each of several agents. options: further
-    keyword arguments of the constructor, which callbacks have set. seeds: of each environment, of the reset that
-    follows; (): 0.
+    that follow. seed: seeds the global generators as before the first call of it. number: of helpers. chosen: whether
+    hive chose it, so that there are none where environments are cheap or draw from global generators. rows: of one
+    environment, one for each of several agents. options: further keyword arguments of the constructor, which callbacks
+    have set. seeds: of each environment, of the reset that follows; []: 0.
     """
 
     make: Callable[[int, int, Mapping[str, Any], Sequence[int]], VectorEnvironment]

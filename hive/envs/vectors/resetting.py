@@ -8,7 +8,7 @@ from typing import Any
 
 
 def begin(environment: Any, seed: int | None, options: Mapping[str, Any]) -> Any:
-    """Call `reset` and return what it returns. options: a copy is given, in every episode; {}: none is given.
+    """Call `reset` with a copy of `options`, or without the argument if there are none; return what it returns.
 
     Environments of the old form may have a `reset` that takes a seed alone.
     """

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hive.config import Config, EnvConfig
 from hive.envs import EnvContext, EnvironmentSpec, Failure, Household, ProcessVector, Watcher, process_vector, recipe_of
+from hive.envs.processes.ending import end_processes, mark_of
 from hive.errors import RecordError
 from hive.experience import Purpose, stream_seeds
 from hive.records import RunDirectory
-from hive.records.environments import write_environments
+from hive.records.environments import read_environments, write_environments
 from hive.records.run_warnings import ENVIRONMENT_FAILED, WARNING
 from hive.runtime import Actor
 from hive.runtime.memory.status import WAIT_IN
@@ -26,15 +28,21 @@ DOWN = "wait for env"  # phase while no environment can be stepped
 
 
 class Apart:
-    """Makes the environments of `actor`, and tells the run of their failures. directory: of the run, if it has one."""
+    """Makes the environments of `actor`, and tells the run of their failures.
 
-    def __init__(self, actor: Actor, config: Config, spec: EnvironmentSpec, directory: Path | None) -> None:
+    spec: what they must have. directory: of the run, if it has one. first: the index of the first of them. vector: they
+    themselves, once they are made.
+    """
+
+    def __init__(self, actor: Actor, config: Config, spec: EnvironmentSpec, directory: Path | None, first: int) -> None:
         self._actor = actor
         self._directory = None if directory is None else RunDirectory(directory)
         self._down = actor.status.phase(DOWN, WAIT_IN)
         self._written_s = 0.0
+        self._before: dict[int, int] = {}  # failures in earlier incarnations of the actor
         self._spec = spec
-        self._vector: ProcessVector | None = None
+        self._first = first
+        self.vector: ProcessVector | None = None
         self.household = Household(
             Watcher(self._failed, self._waiting),
             lambda index, incarnation: stream_seeds(config.run.seed, Purpose.restarted, index, 1, incarnation)[0],
@@ -44,31 +52,42 @@ class Apart:
             config.collectors,
         )
 
-    def vector(
+    def made(
         self, env: EnvConfig, contexts: Sequence[EnvContext], options: Mapping[str, Any], word: int
     ) -> ProcessVector:
         """Make the environments, or make them anew in the same processes, at a resume barrier.
 
         options: what callbacks have set. word: the seed of global generators while they are built.
         """
-        if self._vector is None:
-            self._first = contexts[0].index
-            self._vector = process_vector(env, recipe_of(env), self._spec, len(contexts), self.household)
-        self._vector.seed_globals(word)
-        self._vector.make_environments(contexts, options)
+        if self.vector is None:
+            self._follow(contexts)
+            self.vector = process_vector(env, recipe_of(env), self._spec, len(contexts), self.household)
+        self.vector.seed_globals(word)
+        self.vector.make_environments(contexts, options)
         self.write()
-        return self._vector
+        return self.vector
 
     def write(self) -> None:
         """Write the file with the state of each environment, if there is a new one to write."""
         now_s = time.monotonic()
-        if self._directory is None or self._vector is None or now_s - self._written_s < WRITE_S:
+        if self._directory is None or self.vector is None or now_s - self._written_s < WRITE_S:
             return
         self._written_s = now_s
         try:
-            write_environments(self._directory, self._actor.name, self._vector.rows())
+            rows = (replace(row, failures=row.failures + self._before.get(row.index, 0)) for row in self.vector.rows())
+            write_environments(self._directory, self._actor.name, rows)
         except RecordError as error:  # a full disk: only views miss it
             self._actor.log.warning("%s", error)
+
+    def _follow(self, contexts: Sequence[EnvContext]) -> None:
+        """Follow an earlier incarnation of the actor: end what its environments have left, and go on counting."""
+        if self._actor.incarnation == 0:
+            return
+        for context in contexts:
+            end_processes(None, mark_of(context.index))
+        if self._directory is not None:
+            rows = read_environments(self._directory, self._actor.name)
+            self._before = {row.index: row.failures for row in rows}
 
     def _output(self, first: int) -> Path | None:
         """Return the file for the output of environment `first` of this actor, whose size the supervisor bounds."""

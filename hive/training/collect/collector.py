@@ -205,6 +205,7 @@ class Collector:
         status: Status | None = None,
     ) -> None:
         self.vector: Any = vector  # a VectorEnvironment wherever it is used
+        self.closed = False  # before others are made in their place, which may open the same ports
         self.runs_python = runs_python(vector)
         self.network = network
         self.policy = acting_alone(acting(network.online_network.module))
@@ -280,7 +281,8 @@ class Collector:
     def rebuild(self, vector: VectorEnvironment, start: int) -> None:
         """Replace the environments by `vector` and reset them, so that no wrapper keeps state across a barrier."""
         if vector is not self.vector:  # one with helpers has made its environments anew
-            self.vector.close()
+            self.close()
+        self.closed = False
         self.vector, self.runs_python = vector, runs_python(vector)
         self.reset(start)
 
@@ -500,8 +502,10 @@ class Collector:
         return prepared
 
     def close(self) -> None:
-        """Close the environments."""
-        self.vector.close()
+        """Close the environments, if they are open."""
+        if not self.closed:
+            self.closed = True
+            self.vector.close()
 
 
 def _no_status(phase: int) -> None:

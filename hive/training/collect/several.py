@@ -57,6 +57,7 @@ class SeveralCollector:
         incarnation: int = 0,
     ) -> None:
         self.vector = vector
+        self.closed = False  # as of `Collector`
         self.members = members
         self.seed = seed
         self.source = source
@@ -82,13 +83,15 @@ class SeveralCollector:
 
     def rebuild(self, vector: ParallelVector | TurnsVector, start: int) -> None:
         """Replace the environments by `vector` and reset them."""
-        self.vector.close()
-        self.vector = vector
+        self.close()
+        self.vector, self.closed = vector, False
         self.reset(start)
 
     def close(self) -> None:
-        """Close the environments."""
-        self.vector.close()
+        """Close the environments, if they are open."""
+        if not self.closed:
+            self.closed = True
+            self.vector.close()
 
     def collect(self, rollouts: Sequence[Arrays], *, sequence: int, versions: Sequence[int]) -> None:
         """Fill a rollout of every member (layout: hive.experience.rollouts).

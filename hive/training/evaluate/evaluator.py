@@ -32,6 +32,7 @@ from hive.envs import (
     EnvContext,
     Household,
     ObservationSpec,
+    ProcessVector,
     StepRow,
     VectorEnvironment,
     configured_vector,
@@ -95,6 +96,7 @@ class Evaluator:
     ) -> None:
         if episodes < vector.count:
             raise ValueError(f"{episodes} episodes are fewer than the {vector.count} environments")
+        self.apart = vector if isinstance(vector, ProcessVector) else None
         self.vector = fitted_vector(vector, observation)
         self.runs_python = runs_python(vector)
         self.observation = observation
@@ -198,6 +200,8 @@ class Evaluator:
         seeds = stream_seeds(self.seed, Purpose.evaluation, self._first, count, sequence)
         if self.runs_python:
             seed_all_globals(self.seed, Purpose.evaluation_stepping, self._first, sequence)
+        if self.apart is not None:  # each of its processes has generators of its own, so one seed is enough
+            self.apart.seed_globals(stream_seed(self.seed, Purpose.evaluation_stepping, self._first, sequence))
         self.vector.reset(seeds, self.row.observations)
         self._stack = FrameStack.of(self.observation, self.row.observations)
         self._leave()

@@ -20,10 +20,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hive.envs import Household
 from hive.errors import VersionGone
 from hive.records import RunDirectory
 from hive.runtime import START, Actor, Bytes, Inlet, Outlet, Status, Subscription
 from hive.training.blueprint import Blueprint, blueprint_in
+from hive.training.collect.apart import Apart
 from hive.training.evaluate.evaluator import Evaluator
 from hive.training.messages import Evaluation, EvaluationDue, Weights
 from hive.training.record.best_policy import BestPolicy, value_of
@@ -96,10 +98,12 @@ class EvaluatingActor(Actor, ABC):
         self.weights.unpin()
 
 
-def evaluator_of_run(blueprint: Blueprint, status: Status, number: int) -> Evaluator | TableEvaluator:
-    """Make evaluator `number` of a run, for environments of one agent or of several."""
+def evaluator_of_run(
+    blueprint: Blueprint, status: Status, number: int, household: Household | None = None
+) -> Evaluator | TableEvaluator:
+    """Make evaluator `number` of a run, for environments of one agent or of several. household: as of `Evaluator`."""
     if not blueprint.environment.agents:
-        return Evaluator.of_run(blueprint, status, number)
+        return Evaluator.of_run(blueprint, status, number, household)
     from hive.training.evaluate.table import TableEvaluator
 
     return TableEvaluator(blueprint, status, number)
@@ -110,9 +114,20 @@ class EvaluatorActor(EvaluatingActor):
 
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         super().__init__(blueprint, directory)
+        self.apart = self._apart(directory)
         with self.status(START):
-            self.evaluator = evaluator_of_run(blueprint, self.status, self.index)
+            household = None if self.apart is None else self.apart.household
+            self.evaluator = evaluator_of_run(blueprint, self.status, self.index, household)
+        if self.apart is not None and isinstance(self.evaluator, Evaluator):
+            self.apart.vector = self.evaluator.apart
         self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)
+
+    def _apart(self, directory: Path) -> Apart | None:
+        """Return what looks after its environments, if these have processes of their own."""
+        config = self.blueprint.config
+        first = config.evaluator_indices.start + self.index * config.evaluation.envs
+        is_apart = config.evaluation_env.is_apart
+        return Apart(self, config, self.blueprint.environment, directory, first) if is_apart else None
 
     async def run(self) -> None:
         await asyncio.gather(super().run(), self.videos.run())
@@ -129,6 +144,8 @@ class EvaluatorActor(EvaluatingActor):
     async def _evaluate(self, due: EvaluationDue) -> None:
         with self.videos.evaluating():
             await super()._evaluate(due)
+            if self.apart is not None:
+                self.apart.write()
             self.videos.offer(due, held_block(self.weights, due.turn))
 
     async def teardown(self) -> None:
