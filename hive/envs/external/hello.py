@@ -1,4 +1,4 @@
-"""What a program says of itself in its answer to `hello`: its spaces, and what it can do."""
+"""Reads the answer to `hello`, in which a program describes its spaces and abilities."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hive.printable import printable
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
 
-VERSION = 1  # of the protocol
-MOST_STEPS = (1 << 31) - 1  # of an episode: lengths are int32
+VERSION = 1  # version of the protocol
+MOST_STEPS = (1 << 31) - 1  # maximum of max_episode_steps: lengths are int32
 MOST_INFO = 256  # values of `info`
 FIELDS = frozenset(
     (

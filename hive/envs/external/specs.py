@@ -47,7 +47,7 @@ def check_specs(
 
 
 def _form(spec: ObservationSpec) -> list[str]:
-    """Return what is stored of each part, in words. What a network makes of them, such as env.images, is no form."""
+    """Return the stored form of each part as a text, without its meaning for a network, such as env.images."""
     parts = sorted((*spec.parts, *spec.hidden), key=lambda part: part.offset)
     mask = [f"an action mask of {spec.mask.choices} at {'.'.join(map(str, spec.mask.path))}"] if spec.mask else []
     return [*map(_words, parts or (spec,)), *mask]

@@ -62,7 +62,7 @@ class Apart:
         if options and env.is_program:
             raise EnvironmentFailed(
                 "env.options that change during a run do not reach a program, which has them from its start",
-                hint="leave env.curriculum and env.options(...) of callbacks out; the program can count its own episodes",
+                hint="leave env.curriculum and env.options(...) of callbacks out; it can count its own episodes",
                 permanent=True,
             )
         if self.vector is None:
