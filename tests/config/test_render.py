@@ -11,6 +11,7 @@ from hive.config import Config, load_config, render, resolved
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import Key, keys_of
 from hive.config.refusals import KEYS, OF_BC
+from hive.config.rules import APART
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
@@ -43,6 +44,7 @@ SPECIAL = {
     ),
     "run.callbacks": st.sampled_from([[], ["a:B", {"name": "a:C", "most": 3}]]),
     "evaluation.best_by": st.just("mean_return"),
+    "env.processes": st.sampled_from(["0", "3", "each"]),
     "env.action_mask": st.sampled_from(["info", "allowed actions"]),
     "env.vector": st.just("auto"),
     "algorithm.replay_from": st.sampled_from(["", "dqn-1", "a/b.npz"]),
@@ -69,7 +71,7 @@ SPECIAL = {
     "record.sinks": st.sampled_from([["jsonl"], ["tensorboard", "jsonl"]]),
 }
 NEVER_SET = (
-    *("env.action_mask", "env.start_limit_s", "env.connect"),
+    *("env.action_mask", "env.start_limit_s", "env.connect", "env.reset_limit_s", "env.step_limit_s"),
     *("run.topology", "run.replay_folder", "run.init_from", "run.update_hook", "run.stop_at_return"),
     "run.stop_at_evaluation",
     "collection.helpers",
@@ -82,7 +84,8 @@ RULED = {
     *("network.action_distribution", "network.noise_steps", "network.noisy_deviation"),
     *("collection.max_lag", "collection.slots", "collection.ownership", "collection.fraction_workers"),
     *("gradients.max_lag", "gradients.decentralized", "algorithm.name"),
-    *("env.command", "env.connect"),
+    *("env.command", "env.connect", "collection.helpers"),
+    *(f"env.{name}" for name in APART),
     *(row.what for row in (*KEYS, *OF_BC)),
     *("network.hidden_gain", "network.policy_gain", "network.value_gain"),  # the uniform weights of ddpg have none
 }

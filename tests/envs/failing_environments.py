@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,11 @@ os.setsid()
 open(sys.argv[1], "w").write(str(os.getpid()))
 time.sleep(1000)
 """
+
+
+def wait(seconds: float) -> None:
+    """Do nothing for some time."""
+    threading.Event().wait(seconds)
 
 
 class Failing(gymnasium.Env[Any, Any]):
@@ -60,7 +65,7 @@ class Failing(gymnasium.Env[Any, Any]):
         self.left = self.length
         if self.how and self.at == 0:
             self.fail()
-        time.sleep(self.slow_s)
+        wait(self.slow_s)
         self.slow_s = 0.0
         return self._seen(), {}
 
@@ -93,11 +98,11 @@ class Failing(gymnasium.Env[Any, Any]):
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def hang(self) -> None:
-        time.sleep(FOREVER_S)
+        wait(FOREVER_S)
 
     def grow(self) -> None:
         self.held = np.ones(GROWTH, np.uint8)
-        time.sleep(FOREVER_S)
+        wait(FOREVER_S)
 
     def flood(self) -> None:
         for _ in range(600):
@@ -109,7 +114,7 @@ class Failing(gymnasium.Env[Any, Any]):
 
     def leave_a_process(self) -> None:
         """Leave a process in a session of its own, whose parent has exited, then crash."""
-        subprocess.run([sys.executable, "-S", "-c", ORPHAN, self.path], check=True)
+        subprocess.run([sys.executable, "-P", "-S", "-c", ORPHAN, self.path], check=True)
         while not Path(self.path).exists() or not Path(self.path).read_text():
-            time.sleep(0.01)
+            wait(0.01)
         os.kill(os.getpid(), signal.SIGKILL)

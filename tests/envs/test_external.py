@@ -359,7 +359,7 @@ def script(folder: Path, text: str) -> tuple[str, ...]:
     """The command of a Python program that may import the client."""
     path = folder / "world.py"
     path.write_text(f"import sys\nsys.path[:0] = {[str(CLIENT), *sys.path]!r}\n{textwrap.dedent(text)}")
-    return (sys.executable, "-S", str(path))
+    return (sys.executable, "-P", "-S", str(path))
 
 
 WORLD = """
@@ -426,7 +426,7 @@ def test_a_program_that_does_not_exist() -> None:
 def test_the_end_kills_also_what_is_in_a_session_of_its_own(tmp_path: Path) -> None:
     text = """
         import subprocess, time, sys
-        child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
+        child = subprocess.Popen([sys.executable, "-P", "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
         print(child.pid, flush=True)
         time.sleep(600)
     """

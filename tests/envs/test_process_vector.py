@@ -65,7 +65,9 @@ def test_rows_are_those_of_the_same_environments_in_one_process(processes: str) 
 def test_a_process_imports_neither_torch_nor_an_event_loop_nor_the_config() -> None:
     code = "import sys, hive.envs.processes.serving; print([m for m in sys.argv[1].split() if m in sys.modules])"
     modules = "torch zmq asyncio hive.config.schema hive.experience"
-    printed = subprocess.run([sys.executable, "-c", code, modules], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [sys.executable, "-P", "-c", code, modules], capture_output=True, text=True, check=True
+    ).stdout
     assert printed.strip() == "[]"
 
 

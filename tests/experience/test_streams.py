@@ -73,6 +73,7 @@ def test_purposes_keep_their_numbers() -> None:
         "evaluation_stepping": 15,
         "policy": 16,
         "callback": 17,
+        "restarted": 18,
     }
 
 

@@ -83,11 +83,11 @@ class EnvironmentProcess:
         self._mark = mark_of(contexts[0].index, contexts[0].incarnation)
         self._output.begin()
         self._process, self._errors = execute(self._task(contexts), [self._block.segment.fd], self._output, self._mark)
-        self._make(contexts)
+        self._construct(contexts)
 
     def renew(self, contexts: Sequence[EnvContext]) -> None:
         """Order it to close its environments and to construct new ones, at a resume barrier."""
-        self._make(contexts)
+        self._construct(contexts)
 
     def reset(self, seeds: Sequence[int]) -> None:
         """Order it to begin an episode in each environment, and to write the first observations into its columns."""
@@ -154,7 +154,7 @@ class EnvironmentProcess:
         os.close(self._errors)
         self._process, self._open = None, False
 
-    def _make(self, contexts: Sequence[EnvContext]) -> None:
+    def _construct(self, contexts: Sequence[EnvContext]) -> None:
         rows = self._launch.rows
         self._seeds[:] = [one.seed for one in contexts for _ in range(rows)]  # which the constructors may be told
         self._give(Order.make, "start")
