@@ -58,10 +58,10 @@ MOST_CPU = 0.1  # share of a core; 0.01 is used, more on a busy machine
 STATE = "import('/static/app.js').then(({ app }) => app.state"
 STEPS = f"{STATE}.curves.get('return/mean_100').steps)"
 PICTURE = "document.querySelector('.chart canvas').toDataURL()"
-# How many pixels of the first chart have the colour of this name, within a little.
-PIXELS = """import('/static/dom.js').then(({ colour }) => {
+# How many pixels of the first chart have the color of this name, within a little.
+PIXELS = """import('/static/dom.js').then(({ color }) => {
   const canvas = document.querySelector('.chart canvas');
-  const [r, g, b] = colour('%s').match(/\\d+/g).map(Number);
+  const [r, g, b] = color('%s').match(/\\d+/g).map(Number);
   const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
   let count = 0;
   for (let n = 0; n < data.length; n += 4) {
@@ -155,8 +155,8 @@ def test_curves_move_and_a_killed_collector_appears_in_place_and_on_the_curve(se
 def test_two_runs_are_overlaid_and_a_phone_needs_no_scrolling_sideways(served: Served, page: Page) -> None:
     page.go(f"{served.base}#/curves?run=cart-1&match=cart-*,ended-*")
     page.until("document.querySelectorAll('.run-legend b').length === 2")
-    for colour in ("--line-1", "--line-2"):
-        page.until(f"{PIXELS % colour}.then((count) => count > 0)")
+    for color in ("--line-1", "--line-2"):
+        page.until(f"{PIXELS % color}.then((count) => count > 0)")
     page.size(360, 740, mobile=True)
     for view in ("overview", "curves", "actors", "logs", "events", "config", "evaluations"):
         page.evaluate(f"location.hash = '#/{view}?run=cart-1'")
