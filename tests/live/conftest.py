@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from hive.runtime.run.control import open_run
 # A shell that starts the suite in the background has it ignore SIGINT, and so would every command that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-LIMIT_S = 60.0  # for anything to become true on a busy machine
+LIMIT_S = 240.0  # for anything to become true on a slow and busy machine; only a test that fails takes so long
 CARTPOLE = """
 [run]
 scheme = "a2c"
@@ -45,6 +45,8 @@ rollout = 16
 
 class House:
     """One test's runs."""
+
+    limit_s = LIMIT_S
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -84,7 +86,7 @@ class House:
     ) -> subprocess.CompletedProcess[str]:
         """`hive ...` to its end."""
         process = self.start(*arguments, cwd=cwd, inside=inside)
-        out, err = process.communicate(timeout=LIMIT_S * 3)
+        out, err = process.communicate(timeout=LIMIT_S * 2)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def summary(self, run: str) -> dict[str, Any]:
@@ -137,6 +139,14 @@ class House:
                 continue
         return found
 
+    def kill_all(self) -> list[int]:
+        """Kill all living processes of this house, and return them. Some end by themselves when another has died."""
+        found = self.processes()
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return found
+
     def sockets(self) -> list[Path]:
         return list((self.folder / f"hive-{os.getuid()}").glob("*"))
 
@@ -145,9 +155,7 @@ class House:
             if process.poll() is None:
                 process.kill()
             process.communicate()
-        left = self.processes()
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
+        left = self.kill_all()
         assert not left, f"processes outlived the test: {left}"
         assert not self.sockets(), f"sockets outlived the test: {self.sockets()}"
 

@@ -35,6 +35,7 @@ def test_the_best_policy_survives_kills_scaling_and_resuming(house: House, by: s
     seen = [best()["mean_return"]]
     writers = ["evaluator-0"] if by == "evaluation" else []
     for victim in ["recorder", "learner-0", *writers] * ROUNDS:
+        house.until(lambda v=victim: house.ps("cart-1")[v]["pid"] > 0)  # type: ignore[misc]
         row = house.ps("cart-1")[victim]
         os.kill(row["pid"], signal.SIGKILL)
         house.until(lambda v=victim, n=row["restarts"]: house.ps("cart-1")[v]["restarts"] == n + 1)  # type: ignore[misc]
@@ -44,8 +45,7 @@ def test_the_best_policy_survives_kills_scaling_and_resuming(house: House, by: s
     scaled = house.hive("scale", "cart-1", "gradients.workers=2")
     assert scaled.returncode == 0, scaled.stderr
     seen.append(best()["mean_return"])
-    for pid in house.processes():  # the machine fails
-        os.kill(pid, signal.SIGKILL)
+    house.kill_all()  # the machine fails
     house.until(lambda: not house.processes())
     seen.append(best()["mean_return"])
     resumed = house.hive("resume", "cart-1", "-d")

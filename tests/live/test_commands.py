@@ -12,8 +12,6 @@ import pytest
 if TYPE_CHECKING:
     from conftest import House
 
-LIMIT_S = 60.0  # for a command to end on a busy machine
-
 
 def test_a_detached_run_is_listed_looked_at_and_ended(house: House) -> None:
     assert "no run is live" in house.hive("down").stderr
@@ -95,7 +93,7 @@ def test_an_interrupt_at_the_very_start_leaves_nothing(house: House, words: tupl
     up = house.start("up", house.cartpole(), *words)
     house.until(lambda: (house.home / "cart-1" / "log" / "supervisor.out").exists())
     up.send_signal(signal.SIGINT)
-    out, err = up.communicate(timeout=LIMIT_S)
+    out, err = up.communicate(timeout=house.limit_s)
     assert (up.returncode, out) == (130, "")
     assert err == "stopping cart-1, which was still starting - Ctrl-C again to kill it\n"
     house.until(lambda: not house.processes())
@@ -109,7 +107,7 @@ def test_an_interrupt_while_a_detached_run_is_built_ends_it(house: House) -> Non
     up = house.start("up", house.cartpole(), "-d", "--set", "run.scheme=slow:scheme")
     house.until(lambda: (house.home / "cart-1" / "building").exists())
     up.send_signal(signal.SIGINT)
-    out, err = up.communicate(timeout=LIMIT_S)
+    out, err = up.communicate(timeout=house.limit_s)
     assert (up.returncode, out) == (130, "")
     assert err == "stopping cart-1, which was still starting - Ctrl-C again to kill it\n"
     house.until(lambda: not house.processes())
@@ -123,7 +121,7 @@ def test_a_run_that_is_built_can_be_ended_and_left(house: House) -> None:
     house.until(lambda: (house.home / "cart-1" / "building").exists())
     assert house.ps("cart-1")["supervisor"]["state"] == "starting"
     up.send_signal(signal.SIGHUP)
-    up.communicate(timeout=LIMIT_S)
+    up.communicate(timeout=house.limit_s)
     assert up.returncode == 0
     assert house.ps("cart-1")["supervisor"]["state"] == "starting"
     down = house.hive("down")

@@ -7,12 +7,14 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hive.records import RunDirectory, read_run_facts
+from hive.records.run_warnings import RECOVERED
 
 if TYPE_CHECKING:
     from conftest import House
@@ -96,21 +98,35 @@ def test_a_run_whose_directory_is_removed_ends(house: House) -> None:
     house.until(lambda: not house.processes())
 
 
+@contextmanager
+def stopped_supervisor(house: House) -> Iterator[None]:
+    """Stop the supervisor, so that it does not make its socket folder again while the folder is being removed."""
+    pid = house.ps("cart-1")["supervisor"]["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    house.until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T"))
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 @pytest.mark.full(reason="a folder is removed rarely")
 def test_a_run_whose_socket_folder_is_removed_is_seen_and_restarts_actors(house: House) -> None:
     run = house.home / "cart-1"
-    assert house.hive("up", house.cartpole(400_000), "-d").returncode == 0
+    assert house.hive("up", house.cartpole(), "-d").returncode == 0
     house.until_steps("cart-1", 1)
     pids = [house.ps("cart-1")[name]["pid"] for name in ("collector-0", "learner-0")]
-    shutil.rmtree(read_run_facts(RunDirectory.open(run)).socket_folder)
+    with stopped_supervisor(house):
+        shutil.rmtree(read_run_facts(RunDirectory.open(run)).socket_folder)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     house.until(lambda: house.hive("ps", "cart-1").returncode == 0)
     house.until(lambda: [house.ps("cart-1")[name]["restarts"] for name in ("collector-0", "learner-0")] == [1, 1])
     assert house.hive("set", "cart-1", "algorithm.learning_rate=0.0005").returncode == 0
-    house.until(lambda: not house.processes())
+    house.until(lambda: any(event["kind"] == RECOVERED for event in house.events("cart-1")))
+    assert house.hive("down", "cart-1").returncode == 0
     summary = house.ended("cart-1")
-    assert summary["state"] == "finished"
+    assert summary["state"] == "stopped"
     ended = {warning["kind"]: warning["last_steps"] for warning in summary["warnings"]}
     assert ended["socket folder removed"] is not None
 
@@ -121,8 +137,9 @@ def test_a_run_whose_socket_folder_cannot_be_made_again_is_ended_and_saved(house
     assert house.hive("up", house.cartpole(more=CHECKPOINTS), "-d").returncode == 0
     house.until(lambda: any((run / "checkpoints").glob("*/DONE")))
     folder = Path(read_run_facts(RunDirectory.open(run)).socket_folder)
-    shutil.rmtree(folder)
-    folder.write_text("a file in its place")
+    with stopped_supervisor(house):
+        shutil.rmtree(folder)
+        folder.write_text("a file in its place")
     done = house.hive("down", "cart-1")
     assert (done.returncode, done.stdout) == (0, "cart-1 stopped\n")
     folder.unlink()

@@ -115,7 +115,7 @@ class Hosts:
     def all_left(self) -> None:
         """The run has ended, and all hosts with it."""
         for agent in self.agents.values():
-            _, err = agent.communicate(timeout=60)
+            _, err = agent.communicate(timeout=self.house.limit_s)
             assert agent.returncode == 0, err
         assert not list(self.house.folder.glob("hive-host-*")), "a part left its folder"
         self.house.until(lambda: not self.house.processes())
@@ -306,12 +306,12 @@ def test_a_killed_head_is_resumed_exactly_with_its_hosts(house: House) -> None:
     for name in ("left", "right"):
         agent = run.agents.pop(name)
         agent.send_signal(signal.SIGTERM)
-        assert agent.wait(60) == 0
+        assert agent.wait(house.limit_s) == 0
     done = house.start("resume", run.run, "--exact")
     house.until(lambda: "running" in [row["state"] for row in _rows(house, run.run)])
     run.join("left")
     run.join("right")
-    out, err = done.communicate(timeout=120)
+    out, err = done.communicate(timeout=house.limit_s)
     assert done.returncode == 0, (out, err)
     run.all_left()
     assert house.summary(run.run)["weights_sha256"] == house.summary("plain-1")["weights_sha256"]

@@ -161,9 +161,11 @@ def test_a_change_holds_until_somebody_makes_another(house: House) -> None:
     assert (again.returncode, again.stderr) == (2, f"error: cart-1 already has these values: {keys[0]}\n")
     slip = house.hive("set", "cart-1", "algorithm.lerning_rate=1")
     assert (slip.returncode, "did you mean `algorithm.learning_rate`?" in slip.stderr) == (2, True)
-    for name in ("learner-0", "gradient-worker-0"):
-        os.kill(house.ps("cart-1")[name]["pid"], signal.SIGKILL)
+    before = house.ps("cart-1")
+    assert before["gradient-worker-0"]["pid"] == before["learner-0"]["pid"], "two that were told, in one process"
+    os.kill(before["learner-0"]["pid"], signal.SIGKILL)
     house.until(lambda: all(house.ps("cart-1")[n]["restarts"] for n in ("learner-0", "gradient-worker-0")))
+    house.until(lambda: house.ps("cart-1")["learner-0"]["counters"].get("env_steps", 0) > 0)
     steps = house.ps("cart-1")["learner-0"]["counters"]["env_steps"]
     house.until_steps("cart-1", int(steps) + 1_000)
     assert learning_rate(house) == 1e-5

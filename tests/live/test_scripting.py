@@ -22,7 +22,7 @@ SCRIPT = Path(__file__).parent / "own_topology.py"
 
 def test_a_script_runs_its_own_topology(house: House) -> None:
     done = subprocess.run(
-        [sys.executable, SCRIPT], env=house.env, cwd=house.folder, capture_output=True, text=True, timeout=60
+        [sys.executable, SCRIPT], env=house.env, cwd=house.folder, capture_output=True, text=True, timeout=house.limit_s
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
@@ -46,7 +46,9 @@ def test_a_script_without_a_guard_trains_its_own_classes(house: House) -> None:
     script.parent.mkdir()
     script.write_text(SCRIPT.with_name("own_environment.py").read_text())
     command = [sys.executable, "elsewhere/script.py"]
-    done = subprocess.run(command, env=house.env, cwd=house.folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        command, env=house.env, cwd=house.folder, capture_output=True, text=True, timeout=house.limit_s
+    )
     assert done.stdout.splitlines() == ["4032 True", "6016"], done.stderr
     script.unlink()
     (house.home / "coin-1").rename(house.home / "moved")
@@ -60,7 +62,7 @@ def test_a_script_without_a_guard_trains_its_own_classes(house: House) -> None:
 def test_a_running_loop_runs_topologies(house: House) -> None:
     script = SCRIPT.with_name("running_loop.py")
     done = subprocess.run(
-        [sys.executable, script], env=house.env, cwd=house.folder, capture_output=True, text=True, timeout=60
+        [sys.executable, script], env=house.env, cwd=house.folder, capture_output=True, text=True, timeout=house.limit_s
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["the sum is 45", "the sum is 4950 the sum is 45", "the sum is 45", "cancelled"]

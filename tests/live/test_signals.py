@@ -32,7 +32,7 @@ def send(house: House, number: int) -> None:
 
 def end(house: House, up: subprocess.Popen[str], number: int) -> str:
     send(house, number)
-    _, err = up.communicate(timeout=60)
+    _, err = up.communicate(timeout=house.limit_s)
     return err
 
 

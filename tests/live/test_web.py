@@ -30,7 +30,7 @@ pytest.importorskip("starlette", reason="the extra `web` is not installed")
 pytest.importorskip("websockets", reason="websockets, which drives the browser, is not installed")
 sys.path.insert(0, str(Path(__file__).parent))
 
-from chromium import CHROMIUM, Browser, Page, chromium
+from chromium import CHROMIUM, LIMIT_S, Browser, Page, chromium
 
 pytestmark = [
     pytest.mark.full(reason="a browser takes seconds"),
@@ -58,10 +58,10 @@ MOST_CPU = 0.1  # share of a core; 0.01 is used, more on a busy machine
 STATE = "import('/static/app.js').then(({ app }) => app.state"
 STEPS = f"{STATE}.curves.get('return/mean_100').steps)"
 PICTURE = "document.querySelector('.chart canvas').toDataURL()"
-# How many pixels of the first chart have the colour of this name, within a little.
-PIXELS = """import('/static/dom.js').then(({ colour }) => {
+# How many pixels of the first chart have the color of this name, within a little.
+PIXELS = """import('/static/dom.js').then(({ color }) => {
   const canvas = document.querySelector('.chart canvas');
-  const [r, g, b] = colour('%s').match(/\\d+/g).map(Number);
+  const [r, g, b] = color('%s').match(/\\d+/g).map(Number);
   const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
   let count = 0;
   for (let n = 0; n < data.length; n += 4) {
@@ -87,7 +87,7 @@ class Served:
     def serve_again(self) -> None:
         """End the server as Ctrl-C does, and start another one at the same port."""
         self.server.send_signal(signal.SIGINT)
-        assert self.server.wait(20) == 0
+        assert self.server.wait(LIMIT_S) == 0
         self.start(self.base.rstrip("/").rpartition(":")[2])
 
     def start(self, port: str) -> None:
@@ -120,11 +120,11 @@ def served(open_house: Callable[[], AbstractContextManager[House]]) -> Iterator[
         made = Served(house, None, None, "")  # type: ignore[arg-type]
         made.start("0")
         with chromium() as made.browser:
-            starting.communicate(timeout=60)
+            starting.communicate(timeout=LIMIT_S)
             assert starting.returncode == 0
             yield made
             made.server.send_signal(signal.SIGINT)
-            assert made.server.wait(20) == 0
+            assert made.server.wait(LIMIT_S) == 0
         assert house.ps("cart-1")["learner-0"]["state"] == "running"  # the end of the page did not affect it
         house.hive("down", "cart-1", "--now")
 
@@ -155,8 +155,8 @@ def test_curves_move_and_a_killed_collector_appears_in_place_and_on_the_curve(se
 def test_two_runs_are_overlaid_and_a_phone_needs_no_scrolling_sideways(served: Served, page: Page) -> None:
     page.go(f"{served.base}#/curves?run=cart-1&match=cart-*,ended-*")
     page.until("document.querySelectorAll('.run-legend b').length === 2")
-    for colour in ("--line-1", "--line-2"):
-        page.until(f"{PIXELS % colour}.then((count) => count > 0)")
+    for color in ("--line-1", "--line-2"):
+        page.until(f"{PIXELS % color}.then((count) => count > 0)")
     page.size(360, 740, mobile=True)
     for view in ("overview", "curves", "actors", "logs", "events", "config", "evaluations"):
         page.evaluate(f"location.hash = '#/{view}?run=cart-1'")
@@ -173,7 +173,8 @@ def test_actions_need_the_token_and_foreign_hosts_are_refused(served: Served, pa
     assert page.evaluate(f"{act}.then((reply) => reply.status)") == 401
     assert page.evaluate("fetch('http://localhost:1/').catch((error) => 'blocked')") == "blocked"
     page.requests.clear()
-    connection = http.client.HTTPConnection("127.0.0.1", int(served.base.rstrip("/").rpartition(":")[2]), timeout=20)
+    port = int(served.base.rstrip("/").rpartition(":")[2])
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
     connection.request("GET", "/api/runs", headers={"Host": "evil.example"})
     assert connection.getresponse().status == 421
     connection.close()
@@ -260,7 +261,8 @@ def test_twenty_viewers_are_served_for_little_cpu_time(served: Served) -> None:
         page.go(served.base)
     with ExitStack() as stack:
         streams = [
-            stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20))) for _ in range(12)
+            stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)))
+            for _ in range(12)
         ]
         for stream in streams:
             stream.request("GET", "/api/stream?run=cart-1")

@@ -34,7 +34,7 @@ from hive.records import (
     retain,
     write_checkpoint,
 )
-from hive.records.checkpoints import replay_chunks
+from hive.records.checkpoints import folders, replay_chunks
 from hive.records.checkpoints.folders import surplus
 from hive.records.checkpoints.replay_chunks import RowsToSave
 
@@ -657,6 +657,21 @@ def test_readers_take_the_better_of_two_and_the_earlier_of_equal_ones(tmp_path: 
     best = best_policy(tmp_path)
     assert best is not None
     assert best.update == 5
+
+
+def test_a_best_policy_that_is_replaced_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(tmp_path, 1, 1.0)
+
+    def listed_before(root: Path) -> list[Path]:
+        monkeypatch.undo()
+        found = folders.checkpoint_folders(root)
+        keep(root, 2, 2.0)
+        return found
+
+    monkeypatch.setattr(folders, "checkpoint_folders", listed_before)
+    assert best_update(tmp_path) == 2
 
 
 @DISKS

@@ -14,7 +14,7 @@ from hive.records import RunDirectory
 from hive.schemes import build
 from hive.testing import run_inline
 
-LIMIT_S = 120.0  # time limit of a run that takes about a second
+LIMIT_S = 240.0  # time limit of a run that takes about a second
 EVERY = [(env_id, scheme) for env_id, schemes in tuned_tasks().items() if env_id != "ALE/..." for scheme in schemes]
 OLD = "Pusher-v4"  # needs an older MuJoCo than the extra installs
 VERSIONS = [*EVERY, *((env_id.replace("-v5", "-v4"), scheme) for env_id, scheme in EVERY if env_id.endswith("-v5"))]

@@ -25,7 +25,7 @@ from hive.training.update.learner import Count, LearnerStep, mean_return
 
 Arrays = Mapping[str, NDArray[Any]]
 
-LIMIT_S = 60.0  # for a whole run, which takes a second or less: one that hangs is stopped, and so fails
+LIMIT_S = 240.0  # for a whole run, which takes a second or less: one that hangs is stopped, and so fails
 
 
 def config_of(id: str, **values: Any) -> Config:

@@ -329,11 +329,17 @@ def checkpoint_folders(root: Path) -> list[Path]:
 def best_policy(root: Path, *, verify: bool = True) -> Checkpoint | None:
     """Return the best policy in `root`, or None if there is none or `root` does not exist.
 
-    verify: whether to compare checksums. Raises RecordError if `root` cannot be read.
+    A live run replaces its best policy. If that happens between listing and reading, both are repeated, up to
+    MOST_FINDS times. verify: whether to compare checksums. Raises RecordError if `root` cannot be read.
     """
-    if not root.is_dir():
-        return None
-    return next(iter(best_first(list_checkpoints(root, verify=verify))), None)
+    for _ in range(MOST_FINDS):
+        if not root.is_dir():
+            return None
+        folders = checkpoint_folders(root)
+        best = best_first(_valid(folders, verify))
+        if best or checkpoint_folders(root) == folders:
+            return best[0] if best else None
+    return None
 
 
 def best_facts(run: RunDirectory) -> dict[str, Any] | None:
