@@ -818,6 +818,17 @@ def sines_cosines(angles: NDArray[np.float64], sines: NDArray[np.float64], cosin
 ROW_WORD_BYTES: int
 """Bytes of a row word."""
 
+class RowGate:
+    """Word `index` in the same memory: one process sleeps there until the others have answered."""
+
+    def __init__(self, memory: NDArray[np.uint8], index: int) -> None: ...
+    def expect(self, arrivals: int) -> None:
+        """Count anew, from this number of arrivals."""
+    def arrive(self) -> None:
+        """Count one, and wake the other side with the last one."""
+    def wait(self, limit_s: float, spins: bool = True) -> bool:
+        """Wait for the last arrival; return whether it has come within the limit. Both times are only hints."""
+
 class RowWord:
     """Word `index` in aligned memory that several processes share: orders of one process, answers of another."""
 

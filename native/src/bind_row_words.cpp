@@ -15,16 +15,20 @@ std::uint64_t nanoseconds(double seconds) {
   return static_cast<std::uint64_t>(seconds * 1e9);
 }
 
-struct PyRowWord {
-  PyRowWord(const py::buffer& buffer, std::size_t index) : info(buffer.request(true)) {
+template <typename Word>
+struct Placed {
+  Placed(const py::buffer& buffer, std::size_t index) : info(buffer.request(true)) {
     const auto bytes = static_cast<std::size_t>(info.size * info.itemsize);
-    if (info.ndim != 1 || reinterpret_cast<std::uintptr_t>(info.ptr) % sizeof(RowWord) != 0 || index >= bytes / sizeof(RowWord))
+    if (info.ndim != 1 || reinterpret_cast<std::uintptr_t>(info.ptr) % sizeof(Word) != 0 || index >= bytes / sizeof(Word))
       throw py::value_error("row words are in aligned memory that has room for them");
-    word = static_cast<RowWord*>(info.ptr) + index;
+    word = static_cast<Word*>(info.ptr) + index;
   }
   py::buffer_info info;  // keeps the memory alive
-  RowWord* word;
+  Word* word;
 };
+
+using PyRowWord = Placed<RowWord>;
+using PyRowGate = Placed<RowGate>;
 
 }  // namespace
 
@@ -43,6 +47,15 @@ void bind_row_words(py::module_& m) {
         const auto limit = nanoseconds(limit_s);
         const py::gil_scoped_release released;
         return self.word->answered(limit, spins ? RowWord::kSpinNs : 0);
+      }, "limit_s"_a, "spins"_a = true);
+  py::class_<PyRowGate>(m, "RowGate")
+      .def(py::init<const py::buffer&, std::size_t>(), "memory"_a, "index"_a)
+      .def("expect", [](PyRowGate& self, std::int32_t arrivals) { self.word->expect(arrivals); }, "arrivals"_a)
+      .def("arrive", [](PyRowGate& self) { self.word->arrive(); })
+      .def("wait", [](PyRowGate& self, double limit_s, bool spins) {
+        const auto limit = nanoseconds(limit_s);
+        const py::gil_scoped_release released;
+        return self.word->wait(limit, spins ? RowWord::kSpinNs : 0);
       }, "limit_s"_a, "spins"_a = true);
 }
 

@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from benchmarks import channel, goal, growth, league, replay_memory, throughput, tree
+from benchmarks import channel, env_processes, goal, growth, league, replay_memory, throughput, tree
 from benchmarks.harness import Bench, begin, check_lines, say, write_document
 from benchmarks.machine import load_average
 from benchmarks.programs import BenchError
 
-BENCHES = [module.BENCH for module in (throughput, league, goal, channel, tree, replay_memory, growth)]
+BENCHES = [module.BENCH for module in (throughput, league, goal, channel, tree, replay_memory, growth, env_processes)]
 
 
 def parser() -> argparse.ArgumentParser:

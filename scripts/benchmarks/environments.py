@@ -72,3 +72,30 @@ class Sleeping(Synthetic):
     def step(self, action: Any) -> Any:
         time.sleep(self.step_s)
         return super().step(action)
+
+
+class Timed(gymnasium.Env[Any, Any]):
+    """4 numbers; a step takes `ms` milliseconds of a core if `busy`, else of time. Episodes have 1,000 steps."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, ms: float = 0.1, busy: bool = True) -> None:
+        self.step_s, self.busy = ms / 1e3, busy
+        self.seen = np.zeros(4, np.float32)
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.seen, {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        if self.busy:
+            end = time.thread_time() + self.step_s
+            while time.thread_time() < end:
+                pass
+        else:
+            time.sleep(self.step_s)
+        return self.seen, 1.0, False, self.steps >= 1000, {}

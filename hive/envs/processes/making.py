@@ -66,6 +66,7 @@ def process_vector(
         household.reseed,
         infos=len(env.info),
         rows=spec.rows,
+        spins=None if recipe.is_program else spins,
     )
 
 

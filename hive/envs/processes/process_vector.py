@@ -57,7 +57,8 @@ class ProcessVector:
 
     make_stepper: makes what steps environments first to first + count: (block, number, first, count). counts: of the
     environments of each. rows: of one environment. reseed: as of `Supervised`. drew: whether an environment has drawn
-    from a global generator. Environments exist after `make_environments`.
+    from a global generator. spins: of processes that arrive at the gate of the block, as of `RowGate.wait`; None: they do
+    not. Environments exist after `make_environments`.
     """
 
     runs_python = False  # in this process
@@ -74,6 +75,7 @@ class ProcessVector:
         *,
         infos: int = 0,
         rows: int = 1,
+        spins: bool | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -88,6 +90,7 @@ class ProcessVector:
         self._last = np.zeros_like(self._block.arrays["observations"])
         self._watcher = watcher
         self._now_ns, self._sleep = now_ns, sleep
+        self._has_gate, self._spins = spins is not None, bool(spins)
         self._times = np.zeros((KEPT_STEPS, len(counts)), np.int64)
         self._calls = 0
         self._looked_ns = now_ns()
@@ -155,10 +158,14 @@ class ProcessVector:
         while not any(unit.state == "running" for unit in self.units):
             self._tend([unit for unit in self.units if unit.state != "left out"])
         stepped = [unit for unit in self.units if unit.state == "running" and not unit.has_seam]
+        self._block.gate.expect(len(stepped))
         for unit in stepped:
             unit.step(actions[unit.columns])
+        if self._has_gate:
+            self._block.gate.wait(SLICE_S, self._spins)
         for unit in stepped:
-            self._wait_for(unit)
+            if not unit.has_stepped():
+                self._wait_for(unit)
         self._times[self._calls % KEPT_STEPS] = self._block.arrays["step_ns"]
         self._calls += 1
         seams = [unit for unit in self.units if unit.has_seam]
@@ -222,10 +229,7 @@ class ProcessVector:
 
     def _wait_for(self, unit: Supervised) -> None:
         """Wait until one has stepped or failed; all others are looked after meanwhile."""
-        while not unit.has_seam:
-            if unit.done(SLICE_S):
-                unit.steps += 1
-                return
+        while not (unit.has_seam or unit.has_stepped(SLICE_S)):
             for other in self.units:
                 if other.has_seam:
                     other.tend()

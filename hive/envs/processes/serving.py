@@ -191,7 +191,8 @@ def _follow(task: Task, block_end: int) -> None:
     segment = Segment(block_end, os.fstat(block_end).st_size)
     segment.close()
     block = RowBlock(task.observation, task.action, task.columns, task.infos, task.processes, segment)
-    follow_orders(block.words[task.number], _EnvironmentShare(task, block), spins=task.spins)
+    share = _EnvironmentShare(task, block)
+    follow_orders(block.words[task.number], share, spins=task.spins, stepped=block.gate.arrive)
 
 
 def _task_of(recipe: Recipe, given: Mapping[str, Any]) -> Task:

@@ -142,8 +142,14 @@ class Supervised:
             self._order("resetting", lambda: self.stepper.reset(seeds))
 
     def step(self, actions: NDArray[Any]) -> None:
-        """Step each environment of a running process once; `steps` is for the caller to count."""
+        """Step each environment of a running process once."""
         self._order("running", lambda: self.stepper.step(actions))
+
+    def has_stepped(self, limit_s: float = 0.0) -> bool:
+        """Wait for the end of the step; return whether it has ended well, which counts."""
+        ended = self.done(limit_s) and not self.has_seam
+        self.steps += ended
+        return ended
 
     def change(self) -> None:
         """Give the environments the attributes that the block has, if they exist."""

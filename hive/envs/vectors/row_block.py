@@ -23,6 +23,7 @@ class RowBlock:
     """Views of all of the memory, and of the columns of one process.
 
     count: rows of a step. infos: values of `info` of each. processes: those with a row word, which write columns.
+    gate: where the collector sleeps while all of them step.
     segment: the memory, if it exists already; its descriptor stays open, for processes that are executed.
 
     arrays: words, seeds, actions and the fields of a `StepRow`; changes, as in `write_changes`. Of each process: doing,
@@ -41,7 +42,7 @@ class RowBlock:
     ) -> None:
         layout = Layout(
             {
-                "words": ("uint8", (processes, _native.ROW_WORD_BYTES)),
+                "words": ("uint8", (processes + 1, _native.ROW_WORD_BYTES)),
                 "doing": ("int64", (processes, 3)),
                 "step_ns": ("int64", (processes,)),
                 "generators": ("uint64", (processes,)),
@@ -67,6 +68,7 @@ class RowBlock:
         self.infos = infos
         if segment is None:
             self.write_changes({}, {})
+        self.gate = _native.RowGate(self.segment.memory, processes)
         self.words = [_native.RowWord(self.segment.memory, number) for number in range(processes)]
 
     def write_changes(self, options: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:

@@ -99,12 +99,19 @@ class Share:
             self.vector.close()
 
 
-def follow_orders(word: _native.RowWord, share: Share, *, spins: bool = True) -> None:
-    """Follow orders until the one to close. Answers `failed` before it raises. spins: as of `RowWord.ordered`."""
+def follow_orders(
+    word: _native.RowWord, share: Share, *, spins: bool = True, stepped: Callable[[], object] = lambda: None
+) -> None:
+    """Follow orders until the one to close. Answers `failed` before it raises.
+
+    spins: as of `RowWord.ordered`. stepped: is called after the answer to each order to step.
+    """
     try:
         while (order := word.ordered(IDLE_S, spins)) != Order.close:
             if order is not None:
                 word.answer(share.follow(Order(order)))
+                if order == Order.step:
+                    stepped()
         share.close()
     except BaseException:
         word.answer(Answer.failed)

@@ -52,4 +52,26 @@ struct alignas(64) RowWord {
 
 static_assert(sizeof(RowWord) == 64);
 
+// A gate behind the words of several processes: the collector sleeps there once until all of them have answered, instead
+// of once for each. Arrivals are only counted: the words decide what was answered, so one too many or too few, as after
+// the death of a process, wakes the collector early or late and has no other effect.
+struct alignas(64) RowGate {
+  Notifier all;
+  std::atomic<std::int32_t> left;
+
+  void expect(std::int32_t arrivals) noexcept { left.store(arrivals, std::memory_order_seq_cst); }
+
+  void arrive() noexcept {
+    if (left.fetch_sub(1, std::memory_order_seq_cst) == 1) all.notify();
+  }
+
+  bool wait(std::uint64_t limit_ns, std::uint64_t spin_ns) noexcept {
+    const auto seen = all.seen();
+    if (left.load(std::memory_order_seq_cst) > 0) all.wait(seen, limit_ns, spin_ns);
+    return left.load(std::memory_order_seq_cst) <= 0;
+  }
+};
+
+static_assert(sizeof(RowGate) == sizeof(RowWord));
+
 }  // namespace hive
