@@ -426,7 +426,8 @@ def test_a_program_that_does_not_exist() -> None:
 def test_the_end_kills_also_what_is_in_a_session_of_its_own(tmp_path: Path) -> None:
     text = """
         import subprocess, time, sys
-        child = subprocess.Popen([sys.executable, "-P", "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
+        code = "import time; time.sleep(600)"
+        child = subprocess.Popen([sys.executable, "-P", "-S", "-c", code], start_new_session=True)
         print(child.pid, flush=True)
         time.sleep(600)
     """

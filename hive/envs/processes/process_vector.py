@@ -57,8 +57,8 @@ class ProcessVector:
 
     make_stepper: makes what steps environments first to first + count: (block, number, first, count). counts: of the
     environments of each. rows: of one environment. reseed: as of `Supervised`. drew: whether an environment has drawn
-    from a global generator. spins: of processes that arrive at the gate of the block, as of `RowGate.wait`; None: they do
-    not. Environments exist after `make_environments`.
+    from a global generator. spins: as of `RowGate.wait`, for processes that arrive at the gate of the block; None: they
+    do not. Environments exist after `make_environments`.
     """
 
     runs_python = False  # in this process
