@@ -168,7 +168,8 @@ class CollectorActor(Actor):
         self.start = start
         self._seed_building()
         vector = self.vector()
-        if self.values.attributes and not takes_attributes(vector) and not self.steps_single:
+        is_final = self.apart is not None or self.steps_single  # what cannot change then is refused below
+        if self.values.attributes and not takes_attributes(vector) and not is_final:
             vector.close()  # compiled environments: those of Python can be given values
             self.steps_single = True
             self._seed_building()
@@ -253,8 +254,11 @@ class CollectorActor(Actor):
                 self._rebuild(barrier)
 
     def _rebuild(self, start: int) -> None:
-        """Replace the environments and reset them at round `start`; the old ones are closed first, as with helpers."""
-        if not (self.forked and self.may_help and self.helped is not None):
+        """Replace the environments and reset them at round `start`; the old ones are closed first.
+
+        Processes and helpers close theirs themselves, and go on.
+        """
+        if self.apart is None and not (self.forked and self.may_help and self.helped is not None):
             self.collector.close()
         self.collector.rebuild(self._new_vector(start), start)
 

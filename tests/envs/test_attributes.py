@@ -90,6 +90,6 @@ def test_each_environment_has_it_from_its_next_episode_on() -> None:
 def test_compiled_environments_take_none() -> None:
     vector = make_vector("CartPole-v1", {}, 2)
     assert not takes_attributes(vector)
-    with pytest.raises(EnvironmentFailed, match="compiled environments have no attributes"):
+    with pytest.raises(EnvironmentFailed, match="compiled environments and programs have no attributes"):
         set_attributes(vector, {"gravity": 1.0})
     vector.close()

@@ -72,10 +72,11 @@ class ProgramClient:
             if self._advance(until_s):
                 return True
             left_s = until_s - time.monotonic()
-            if left_s <= 0:
-                return False
-            if self._wait(left_s) and not self._advance(until_s):  # has exited: what it had sent is read before
+            has_exited = self._wait(max(left_s, 0.0))
+            if has_exited and not self._advance(until_s):  # what it had sent is read before
                 self._fail(self._ending(until_s))
+            if left_s <= 0 and not has_exited:
+                return False
 
     def doing(self) -> Doing:
         """Return what the open order is about now."""

@@ -31,7 +31,6 @@ from hive.errors import ConfigError, EnvironmentFailed
 from hive.plain_data import pack
 from hive.runtime.actor.error_location import place_in_dump, signal_name
 from hive.runtime.process.stop_signals import blocked
-from hive.runtime.process.user_code.companion import state_of
 from hive.runtime.process.user_code.sent_errors import raise_sent
 
 CHUNK_BYTES = 1 << 16  # of an error that are read at once
@@ -108,8 +107,6 @@ class EnvironmentProcess:
         code = self._word.answered(limit_s, self._launch.spins)
         if code is None:
             assert self._process is not None
-            if limit_s and state_of(self._process.pid) == "T":  # whoever waits for it would wait forever
-                raise EnvironmentFailed("it was stopped (SIGSTOP) and so was killed")
             if self._process.poll() is None:
                 return False
             code = self._word.answered(0.0, False)

@@ -19,11 +19,13 @@ from hive.envs.context import EnvContext
 from hive.envs.processes.ending import resident_bytes
 from hive.envs.processes.stepper import Activity, Doing, Stepper
 from hive.errors import EnvironmentFailed
+from hive.runtime.process.user_code.companion import state_of
 
 State = Literal["starting", "idle", "resetting", "running", "delayed", "left out"]
 
 DELAY_S = 0.5  # before the second start in a row that came to no step; doubled for each further one
 MAX_DELAY_S = 30.0
+STOPPED_S = 0.02  # between two looks whether a process was stopped: its neighbours' rows may take far less
 KEYS: dict[Activity, str] = {"start": "env.start_limit_s", "reset": "env.reset_limit_s", "step": "env.step_limit_s"}
 WORDS: dict[Activity, str] = {"start": "starting", "reset": "being reset", "step": "stepping"}
 GIB = 1 << 30
@@ -120,6 +122,7 @@ class Supervised:
         self._failed_ns: deque[int] = deque()
         self._permanent = ""  # the text of a permanent error that no step has followed
         self._in_vain = 0  # starts in a row that came to no step
+        self._looked_ns = 0
         self._steps_before = 0
         self._retry_ns = 0
 
@@ -182,6 +185,7 @@ class Supervised:
             self._is_open = False
         else:
             self._check_time()
+            self._check_stopped()
         return ended
 
     def check_memory(self) -> None:
@@ -211,6 +215,15 @@ class Supervised:
         seconds, limit = self._seconds(doing), self.limits.of(doing.activity)
         if seconds > limit:
             self._fail(f"it took longer than {limit:g} s ({KEYS[doing.activity]})")
+
+    def _check_stopped(self) -> None:
+        """Fail one that was stopped (SIGSTOP): whoever waits for it would wait until its limit."""
+        now_ns = self._now_ns()
+        if not self._is_open or now_ns - self._looked_ns < STOPPED_S * 1e9:
+            return
+        self._looked_ns = now_ns
+        if any(state_of(pid) == "T" for pid in self.stepper.pids()):
+            self._fail("it was stopped (SIGSTOP) and so was killed")
 
     def _seconds(self, doing: Doing) -> float:
         return max(self._now_ns() - doing.since_ns, 0) / 1e9

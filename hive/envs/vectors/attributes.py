@@ -38,8 +38,8 @@ def set_attributes(vector: object, values: Mapping[str, Any]) -> None:
         return
     if not takes_attributes(vector):
         raise EnvironmentFailed(
-            f"env.set({next(iter(values))!r}, ...): compiled environments have no attributes",
-            hint="env.options(...) makes environments anew with other options",
+            f"env.set({next(iter(values))!r}, ...): compiled environments and programs have no attributes",
+            hint="env.options(...) makes compiled environments anew with other options",
             permanent=True,
         )
     cast(TakesAttributes, vector).set_attributes(values)

@@ -11,7 +11,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -68,13 +67,22 @@ def start_fork_server(log_folder: Path | None, preload: Sequence[str] = ()) -> F
         server = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],
-            env={**MALLOC, **os.environ, **THREADS, MARK: f"{os.getpid()} {time.time_ns()}"},
+            env={**MALLOC, **os.environ, **THREADS, MARK: _mark()},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
             start_new_session=True,
         )
     return server, ours
+
+
+def _mark() -> str:
+    """Return the mark of this supervisor, the same for each of its fork servers: its pid and when it began, in ticks.
+
+    Were it another for each, the successors of actors, and the last fork server, would not find what was left before.
+    """
+    began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    return f"{os.getpid()} {began}"
 
 
 def is_supervisor(pid: int) -> bool:
