@@ -112,6 +112,9 @@ class FakeStepper:
         """Return what it printed."""
         return ""
 
+    def bound(self) -> None:
+        """Have no output."""
+
     def close(self) -> None:
         """End at once."""
         self.closed = True

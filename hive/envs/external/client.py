@@ -90,6 +90,11 @@ class ProgramClient:
         """Return the last lines of its output."""
         return self._output.tail() if self._output else self._tail
 
+    def bound(self) -> None:
+        """Keep its output within a size."""
+        if self._output is not None:
+            self._output.bound()
+
     def close(self) -> None:
         """Ask it to close its environments, if no order is open."""
         if self._work is None and self._failure is None and self._conversation is not None and self.said is not None:

@@ -67,7 +67,9 @@ class EnvironmentProcess:
         self._number, self._first, self._count = number, first, count
         self._seeds, self._actions = block.arrays["seeds"][columns], block.arrays["actions"][columns]
         self._word, self._doing = block.words[number], block.arrays["doing"][number]
-        self._output = Output(output)
+        self._path = output
+        self._output: Output | None = None
+        self._tail = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = -1
         self._mark = ""
@@ -80,8 +82,8 @@ class EnvironmentProcess:
         self._block.arrays["words"][self._number] = 0  # the orders that a predecessor has not answered
         self._doing[:] = 0
         self._mark = mark_of(contexts[0].index, contexts[0].incarnation)
-        self._output.begin()
-        self._process, self._errors = execute(self._task(contexts), [self._block.segment.fd], self._output, self._mark)
+        output = self._output = Output(self._path)
+        self._process, self._errors = execute(self._task(contexts), [self._block.segment.fd], output, self._mark)
         self._construct(contexts)
 
     def renew(self, contexts: Sequence[EnvContext]) -> None:
@@ -106,7 +108,7 @@ class EnvironmentProcess:
         """Wait for the end of the open order, at most `limit_s`; return whether it has ended."""
         code = self._word.answered(limit_s, self._launch.spins)
         if code is None:
-            assert self._process is not None
+            assert self._process is not None and self._output is not None, "start comes first"  # noqa: PT018
             if self._process.poll() is None:
                 return False
             code = self._word.answered(0.0, False)
@@ -130,8 +132,12 @@ class EnvironmentProcess:
 
     def tail(self) -> str:
         """Return the last lines of its output."""
-        self._output.bound()
-        return self._output.tail()
+        return self._tail if self._output is None else self._output.tail()
+
+    def bound(self) -> None:
+        """Keep its output within a size."""
+        if self._output is not None:
+            self._output.bound()
 
     def close(self) -> None:
         """Order it to close its environments and to exit, if no other order is open."""
@@ -141,15 +147,18 @@ class EnvironmentProcess:
 
     def end(self, limit_s: float) -> None:
         """Wait at most `limit_s` for its exit after `close`; then kill it with all that it has started."""
-        if self._process is None:
-            return
-        if limit_s > 0:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(limit_s)
-        end_processes(self._process.pid, self._mark, self._process.poll)
-        self._process.wait()  # at once, but for threads that are still exiting
-        os.close(self._errors)
-        self._process, self._open = None, False
+        if self._process is not None:
+            if limit_s > 0:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(limit_s)
+            end_processes(self._process.pid, self._mark, self._process.poll)
+            self._process.wait()  # at once, but for threads that are still exiting
+            os.close(self._errors)
+            self._process, self._open = None, False
+        if self._output is not None:
+            self._tail = self._output.tail()
+            self._output.close()
+            self._output = None
 
     def _construct(self, contexts: Sequence[EnvContext]) -> None:
         rows = self._launch.rows

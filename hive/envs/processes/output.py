@@ -29,11 +29,7 @@ class Output:
         else:
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._in_memory = path is None
-        self._begin = 0
-
-    def begin(self) -> None:
-        """Leave what was printed so far out of `tail`: another process begins."""
-        self._begin = os.fstat(self.fd).st_size
+        self._begin = os.fstat(self.fd).st_size  # what an earlier process has printed is no part of `tail`
 
     def end(self) -> str:
         """Return the end of what was printed."""

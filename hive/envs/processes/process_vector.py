@@ -226,6 +226,7 @@ class ProcessVector:
         limit_ns = self._now_ns() + int(CLOSE_S * 1e9)
         for unit in self.units:
             unit.stepper.end(max((limit_ns - self._now_ns()) / 1e9, 0.0) if unit.state in ("running", "idle") else 0.0)
+        self._block.segment.close()
 
     def _wait_for(self, unit: Supervised) -> None:
         """Wait until one has stepped or failed; all others are looked after meanwhile."""
@@ -266,7 +267,7 @@ class ProcessVector:
     def _look(self) -> None:
         self._looked_ns = self._now_ns()
         for unit in self.units:
-            unit.check_memory()
+            unit.look()
 
     def _write_seam(self, unit: Supervised) -> None:
         """Write the columns of one that was not stepped, but for the observations: rows that are not valid."""

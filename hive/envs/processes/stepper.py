@@ -63,6 +63,9 @@ class Stepper(Protocol):
     def tail(self) -> str:
         """Return the last lines of its output, at most 10 and 2,000 characters."""
 
+    def bound(self) -> None:
+        """Keep its output within a size; it is called a few times a second."""
+
     def close(self) -> None:
         """Order it to close its environments and to exit, if no other order is open."""
 

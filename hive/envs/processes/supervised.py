@@ -188,8 +188,9 @@ class Supervised:
             self._check_stopped()
         return ended
 
-    def check_memory(self) -> None:
-        """Fail it if its processes are larger than their limit."""
+    def look(self) -> None:
+        """Fail it if its processes are larger than their limit; keep its output within a size."""
+        self.stepper.bound()
         limit = self.limits.memory_bytes
         if not limit or self.state in ("delayed", "left out"):
             return
