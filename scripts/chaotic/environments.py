@@ -154,7 +154,7 @@ def send(pid: int, what: signal.Signals, home: Path) -> bool:
             if f"HIVE_HOME={home}".encode() not in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 return False
             signal.pidfd_send_signal(line, what)
-            return Path(f"/proc/{pid}/environ").exists()
+            return True
         finally:
             os.close(line)
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 import textwrap
@@ -417,6 +418,15 @@ def test_a_program_that_ends_early_or_is_another_one(tmp_path: Path, text: str) 
     program.end(0.0)
 
 
+def test_an_exit_is_noticed_by_whoever_only_looks(tmp_path: Path) -> None:
+    program, _ = program_of(Recipe("world", command=script(tmp_path, "raise SystemExit(3)")))
+    program.start([EnvContext(0)])
+    os.waitid(os.P_PID, program.pids()[0], os.WEXITED | os.WNOWAIT)
+    with pytest.raises(EnvironmentFailed, match="exited with status 3"):
+        program.done(0.0)
+    program.end(0.0)
+
+
 def test_a_program_that_does_not_exist() -> None:
     with pytest.raises(EnvironmentFailed, match="exited with status 127") as failed:
         describe_program(Recipe("x", command=("/nowhere/simulator",)), LIMIT_S)
@@ -426,8 +436,8 @@ def test_a_program_that_does_not_exist() -> None:
 def test_the_end_kills_also_what_is_in_a_session_of_its_own(tmp_path: Path) -> None:
     text = """
         import subprocess, time, sys
-        code = "import time; time.sleep(600)"
-        child = subprocess.Popen([sys.executable, "-P", "-S", "-c", code], start_new_session=True)
+        sleep = [sys.executable, "-P", "-S", "-c", "import time; time.sleep(600)"]
+        child = subprocess.Popen(sleep, start_new_session=True)
         print(child.pid, flush=True)
         time.sleep(600)
     """

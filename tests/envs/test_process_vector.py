@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -140,6 +142,24 @@ def test_one_that_fails_comes_back_and_its_neighbour_loses_no_step(how: str, cau
     (failure,) = run.failures
     assert cause in failure.cause
     assert (list(failure.indices), failure.activity, failure.output) == ([1], "step", f"about to {how}")
+
+
+@FULL
+def test_one_that_is_stopped_while_it_starts_again_is_noticed_though_its_neighbour_goes_on(runs: list[Run]) -> None:
+    run = Run("exit")
+    runs.append(run)
+    run.vector.make_environments([EnvContext(0), EnvContext(1)])
+    run.vector.reset([0, 1], np.zeros((2, 3), np.float32))
+    row = StepRow.allocate(run.spec.observation, 2)
+    while not run.failures:
+        row.finals.count = 0
+        run.vector.step(np.zeros(2, np.int64), row)
+    os.kill(run.vector.units[1].stepper.pids()[0], signal.SIGSTOP)
+    while row.observations[1, 1] < 2 or not row.valid[1]:
+        row.finals.count = 0
+        run.vector.step(np.zeros(2, np.int64), row)
+    assert [failure.activity for failure in run.failures] == ["step", "start"]
+    assert "SIGSTOP" in run.failures[1].cause
 
 
 @FULL

@@ -55,9 +55,9 @@ def wait(seconds: float) -> None:
 class Counted(gymnasium.Env[Any, Any]):
     """Observes numbers that its seed gives, and its actions.
 
-    folder: of the files. step_s: time of a step. index, how, at: environment `index` fails so in step `at` of its first
-    construction. slow_s: time of the first reset of `index`, in every construction. leaves: every environment starts a
-    process in a session of its own.
+    folder: of the files. step_s: time of a step, unless the folder has a file `fast` when it is constructed. index,
+    how, at: environment `index` fails so in step `at` of its first construction. slow_s: time of the first reset of
+    `index`, in every construction. leaves: every environment starts a process in a session of its own.
     """
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)
@@ -77,7 +77,7 @@ class Counted(gymnasium.Env[Any, Any]):
         self.counts = opened(Path(folder), env_context.index)
         self.counts[0] += 1
         self.counts[3] = 0
-        self.step_s, self.at = step_s, at
+        self.step_s, self.at = 0.0 if Path(folder, "fast").exists() else step_s, at
         is_it = env_context.index == index
         self.how = how if is_it and env_context.incarnation == 0 else ""
         self.slow_s = slow_s if is_it else 0.0
