@@ -138,7 +138,7 @@ def describe_program(recipe: Recipe, limit_s: float) -> EnvironmentSpec:
 
 
 def _late(recipe: Recipe, context: EnvContext, program: ProgramClient) -> str:
-    """Return what is known of a program that has not answered."""
+    """Return the hint for a program that has not answered hello."""
     if not program.pids():
         return f"a program must listen at {filled(recipe.connect, context)} (env.connect), and serve no other run"
     return f"it printed: {tail}" if (tail := program.tail()) else "it printed nothing"
