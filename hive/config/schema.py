@@ -314,6 +314,12 @@ class EnvConfig:
         """Whether the environment is a program behind a socket."""
         return bool(self.command) or self.connect is not None
 
+    def processes_for(self, count: int) -> int:
+        """Return how many processes or programs step `count` environments; 0 if none has one of its own."""
+        if not self.is_apart:
+            return 0
+        return count if self.processes in ("each", "0") else min(int(self.processes), count)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CollectionConfig:

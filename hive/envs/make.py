@@ -185,6 +185,8 @@ def differs_by_environment(recipe: Recipe) -> str:
     """Return why environments of a recipe may differ: a key, or the parameter of a constructor; "" if they do not."""
     if recipe.differs or recipe.preset != "none":
         return recipe.differs
+    if recipe.is_program:
+        return "the index in its hello"
     return f"the parameter `{PARAMETER}` of its constructor" * takes_context(recipe.id, _find(recipe.id))
 
 

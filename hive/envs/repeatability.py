@@ -11,6 +11,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def unrepeatable(recipe: Recipe, steps: int, limit_s: float) -> str:
 def _one(recipe: Recipe) -> Iterator[NativeVector | PythonVector]:
     """Build one environment, and close it at the end."""
     _seed_globals()
-    vector = vector_of_one(recipe, Examination())
+    vector = vector_of_one(replace(recipe, info=()), Examination())  # values of info are not compared
     try:
         yield vector
     finally:

@@ -64,6 +64,9 @@ def test_helpers_are_named_where_there_may_be_any() -> None:
     assert "3 processes" in helper_line(config_of(env__vector="python", collection__helpers=9))[0], "one keeps its own"
     for none in (config_of(env__vector="python", collection__helpers=0), config_of(collection__helpers=2)):
         assert helper_line(none) == []  # the second has compiled environments
+    for text, processes in {"4 processes": "each", "2 processes": 2, "1 process": 1}.items():
+        line = f"environments: {text} beside each collector (env.processes)"
+        assert helper_line(config_of(env__processes=processes)) == [line]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from hive.envs.external.address import Address
 from hive.envs.external.described import space_of
 from hive.envs.external.frames import Misbehaved
 from hive.envs.external.program import Program, describe_program
-from hive.envs.make import make_environment
+from hive.envs.make import differs_by_environment, make_environment
 from hive.envs.processes.ending import MARK
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import action_spec
@@ -312,6 +312,12 @@ def test_hive_waits_for_a_program_that_listens_later(serve: Serve, tmp_path: Pat
     late.close()
 
 
+def test_an_address_where_nothing_listens_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFailed, match="has not answered hello within") as failed:
+        describe_program(Recipe("x", connect=f"unix:{tmp_path}/x-{{index}}"), 0.03)
+    assert failed.value.hint.startswith(f"a program must listen at unix:{tmp_path}/x-0 (env.connect)")
+
+
 def test_a_silent_program_costs_only_the_limit_and_its_late_answer_counts(serve: Serve) -> None:
     release = threading.Event()
 
@@ -449,6 +455,19 @@ def test_the_end_kills_also_what_is_in_a_session_of_its_own(tmp_path: Path) -> N
     assert MARK.encode() in Path(f"/proc/{child}/environ").read_bytes()
     program.end(0.0)
     assert not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]
+
+
+def test_a_second_program_of_the_same_index_ends_alone(tmp_path: Path) -> None:
+    """That of a video, beside the one of an evaluation."""
+    recipe = Recipe("world", command=script(tmp_path, WORLD))
+    program, row = program_of(recipe)
+    do(program, "start", [EnvContext(0)])
+    drawn = make_environment(recipe.at(EnvContext(0)))
+    drawn.close()
+    do(program, "reset", [5])
+    assert row.observations.tolist() == [[5.0, 0.0]]
+    program.end(0.0)
+    assert differs_by_environment(recipe), "so a video has the index of its evaluator"
 
 
 def test_a_flood_of_output_is_bounded(tmp_path: Path) -> None:

@@ -114,3 +114,13 @@ def test_the_first_difference(id: str, expected: str, monkeypatch: pytest.Monkey
     monkeypatch.setitem(__import__("sys").modules, "repeated_here", __import__("sys").modules[__name__])
     found = unrepeatable(Recipe(id), steps=60, limit_s=60.0)
     assert found.startswith(expected) if expected else found == ""
+
+
+def test_values_of_info_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Informs(Walk):
+        def step(self, action: Any) -> Any:
+            *rest, _ = super().step(action)
+            return *rest, {"fresh": float(next(FRESH))}
+
+    monkeypatch.setitem(__import__("sys").modules, "informs", type("Module", (), {"Informs": Informs}))
+    assert unrepeatable(Recipe("informs:Informs", info=("fresh",)), steps=60, limit_s=60.0) == ""

@@ -121,9 +121,13 @@ def lag_lines(lags: list[Lag], config: Config) -> list[str]:
 
 
 def helper_line(config: Config, topology: Topology | None = None) -> list[str]:
-    """Return the line about helpers of collectors; [] if there are none."""
+    """Return the line about helpers of collectors, or about processes of environments; [] if there are none."""
     from hive.training.gradient.threads import helpers_of  # imports torch
 
+    if config.env.is_apart:
+        number = config.env.processes_for(config.collection.envs)
+        what = ("program", "programs") if config.env.is_program else ("process", "processes")
+        return [f"environments: {number} {what[number > 1]} beside each collector (env.processes)"]
     number = min(helpers_of(config), config.collection.envs - 1)
     # The agents of several policies are stepped by one process.
     has_table = topology is not None and "crew" in topology["collectors"].parameters

@@ -149,6 +149,11 @@ def render_mode_of(env: EnvConfig, context: EnvContext, window: bool) -> str:
     for mode in ("rgb_array", *(["human"] if window else [])):
         if mode in modes:
             return mode
+    if env.is_program:
+        raise UsageError(
+            f"`{env.id}` has no pictures: its hello does not say that it renders",
+            hint="answer hello with `renders`, and requests `render` with a picture (guide, simulator protocol)",
+        )
     has = ", ".join(map(str, modes)) or "none"
     raise UsageError(
         f'`{env.id}` has no pictures: its metadata["render_modes"] has no "rgb_array" (it has {has})',

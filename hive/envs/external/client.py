@@ -38,15 +38,17 @@ class _Pollable(Protocol):
 class ProgramClient:
     """One program with its conversation. An order is a generator, as in `Conversation`; one is open at a time.
 
-    output: the file for what it prints; None: in memory. After a failure only `tail` and
+    output: the file for what it prints; None: in memory. role: "" for one that a vector steps. A program with another
+    role may have the index of one: each is ended with the processes of its own role. After a failure only `tail` and
     `end` may be called; after `end`, `start` starts it again.
     """
 
-    def __init__(self, recipe: Recipe, *, output: Path | None = None) -> None:
+    def __init__(self, recipe: Recipe, *, output: Path | None = None, role: str = "") -> None:
         self.id = recipe.id
         self.said: Hello | None = None
         self._recipe = recipe
         self._file = output
+        self._role = role
         self._output: Output | None = None
         self._process: ProgramProcess | None = None
         self._listener: Listener | None = None
@@ -220,7 +222,7 @@ class ProgramClient:
     def _launch(self, context: EnvContext, given: Mapping[str, str]) -> None:
         assert self._output is not None, "start makes it"
         command = [str(one) for one in filled(self._recipe.command, context)]
-        mark = mark_of(context.index, context.incarnation)
+        mark = mark_of(context.index, context.incarnation, self._role)
         self._process = ProgramProcess(command, given, mark, self._output.fd)
 
     def _accept(self) -> Generator[int, None, socket.socket]:

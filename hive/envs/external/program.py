@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.envs.context import EnvContext
+from hive.envs.context import EnvContext, filled
 from hive.envs.external.client import ProgramClient
 from hive.envs.external.frames import Misbehaved
 from hive.envs.external.hello import Hello
@@ -113,13 +113,13 @@ def describe_program(recipe: Recipe, limit_s: float) -> EnvironmentSpec:
 
     limit_s: env.start_limit_s. Raises EnvironmentFailed, and ConfigError for an address that is not of this machine.
     """
-    program = ProgramClient(recipe)
-    program.start([EnvContext(0)])
+    program, context = ProgramClient(recipe), EnvContext(0)
+    program.start([context])
     try:
         if not program.done(limit_s):
             raise EnvironmentFailed(
                 f"`{recipe.id}` has not answered hello within {limit_s:g} s (env.start_limit_s)",
-                hint=f"it printed: {tail}" if (tail := program.tail()) else "it printed nothing",
+                hint=_late(recipe, context, program),
             )
         said = program.said
         assert said is not None, "it has answered"
@@ -135,6 +135,13 @@ def describe_program(recipe: Recipe, limit_s: float) -> EnvironmentSpec:
     finally:
         program.close()
         program.end(CLOSE_S)
+
+
+def _late(recipe: Recipe, context: EnvContext, program: ProgramClient) -> str:
+    """Return the hint for a program that has not answered hello."""
+    if not program.pids():
+        return f"a program must listen at {filled(recipe.connect, context)} (env.connect), and serve no other run"
+    return f"it printed: {tail}" if (tail := program.tail()) else "it printed nothing"
 
 
 def _replaced(observations: Any, ended: Sequence[int], following: Any) -> Any:

@@ -24,9 +24,12 @@ POLL_S = 0.001
 _OWN = f"{os.getpid()} {time.time_ns()}"  # in place of the mark of a run, in a script
 
 
-def mark_of(index: int, incarnation: int | None = None) -> str:
-    """Return the mark of an environment: of one incarnation, or the beginning of the marks of all of them."""
-    return f"{os.environ.get(RUN_MARK) or _OWN} {index}/{'' if incarnation is None else f'{incarnation}.'}"
+def mark_of(index: int, incarnation: int | None = None, role: str = "") -> str:
+    """Return the mark of an environment: of one incarnation, or the beginning of the marks of all of them.
+
+    role: tells environments apart that have the same index at the same time.
+    """
+    return f"{os.environ.get(RUN_MARK) or _OWN} {index}/{'' if incarnation is None else f'{role}{incarnation}.'}"
 
 
 def tree_of(pid: int) -> set[int]:

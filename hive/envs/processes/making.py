@@ -44,7 +44,7 @@ def process_vector(
     env: EnvConfig, recipe: Recipe, spec: EnvironmentSpec, count: int, household: Household
 ) -> ProcessVector:
     """Return `count` environments, which exist after `make_environments`. spec: what all of them must have."""
-    counts = divided(count, "each" if recipe.is_program and env.processes == "0" else env.processes)
+    counts = divided(count, env.processes_for(count))
     spins = household.collectors * len(counts) < cores()
     launch = Launch(recipe, spec.observation, spec.action, len(env.info), spec.rows, spins)
 
@@ -84,7 +84,6 @@ def limits_of(env: EnvConfig, household: Household) -> Limits:
     )
 
 
-def divided(count: int, processes: str) -> list[int]:
-    """Return how many environments each process has. processes: env.processes."""
-    number = count if processes == "each" else min(int(processes), count)
+def divided(count: int, number: int) -> list[int]:
+    """Return how many of `count` environments each of `number` processes has."""
     return [count * (part + 1) // number - count * part // number for part in range(number)]

@@ -109,7 +109,8 @@ class Apart:
         }
         last = failure.output.splitlines()[-1:]
         cause = failure.text + "".join(f'; it printed last: "{line}"' for line in last)
-        advice = "its rows are not valid until it is back; `hive ps --envs` counts the failures of each"
+        back = "" if failure.for_good else " until it is back"
+        advice = f"its rows are not valid{back}; `hive ps --envs` counts the failures of each"
         actor.note(
             WARNING,
             f"{ENVIRONMENT_FAILED}: {cause}",
