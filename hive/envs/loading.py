@@ -10,6 +10,7 @@ from typing import Any
 
 from hive.config import module_of, why_not_found
 from hive.distribution import pip_install, with_extra
+from hive.envs.ways_out import way_out
 from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError, TopologyError
 from hive.runtime.actor.error_location import is_interrupt, named
 from hive.runtime.process.user_code.torch_state import environment_torch
@@ -76,7 +77,8 @@ def construct(kind: str, name: str, what: str, constructor: Callable[[], Any], h
             raise
         if not hint and isinstance(error, TypeError) and WRONG_ARGUMENTS.search(str(error)):
             hint = OPTIONS
-        raise EnvironmentFailed(f"{what} cannot be built: its constructor raised {named(error)}", hint=hint) from error
+        text = f"{what} cannot be built: its constructor raised {named(error)}"
+        raise EnvironmentFailed(text, hint=hint or way_out(error)) from error
 
 
 def close(environment: Any) -> str:

@@ -19,6 +19,9 @@ from simulation.environments import LIMITS, World, run
 from hive.config import EnvConfig
 from hive.envs import EnvContext, Failure, Household, ProcessVector, StepRow, Watcher, configured_spec, process_vector
 from hive.envs.configured import configured_vector, recipe_of
+from hive.envs.processes.ending import mark_of
+from hive.envs.processes.environment_process import execute
+from hive.envs.processes.output import Output
 from hive.envs.processes.supervised import DELAY_S, MAX_DELAY_S
 from hive.envs.random_actions import RandomActions
 from hive.errors import EnvironmentFailed
@@ -71,6 +74,26 @@ def test_a_process_imports_neither_torch_nor_an_event_loop_nor_the_config() -> N
         [sys.executable, "-P", "-c", code, modules], capture_output=True, text=True, check=True
     ).stdout
     assert printed.strip() == "[]"
+
+
+def test_threads_of_its_libraries_sleep_between_their_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert policy() == {b"OMP_WAIT_POLICY=PASSIVE"}
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    assert policy() == {b"OMP_WAIT_POLICY=ACTIVE"}, "the user's own"
+
+
+def policy() -> set[bytes]:
+    """How threads of OpenMP wait in an environment process, which is killed at once."""
+    output = Output(None)
+    process, end = execute({}, [], output, mark_of(0, 0))
+    try:
+        environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+    finally:
+        process.kill()
+        process.wait()
+        os.close(end)
+        output.close()
+    return {line for line in environment if line.startswith(b"OMP_WAIT")}
 
 
 class Run:

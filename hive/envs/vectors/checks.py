@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from hive import _native
 from hive.envs.spaces.observation import NO_ACTION, ArraySpec, MaskPart, ObservationPart, ObservationSpec
 from hive.envs.vectors.rows import FinalObservations
+from hive.envs.ways_out import is_permanent, way_out
 from hive.errors import EnvironmentFailed
 from hive.printable import printable
 from hive.runtime.actor.error_location import is_interrupt, named
@@ -118,9 +119,10 @@ class Checks:
         if isinstance(error, EnvironmentFailed):  # hive's own wrappers say all themselves
             return EnvironmentFailed(f"{error} {self._place(index)}", hint=error.hint, permanent=error.permanent)
         lacks = isinstance(error, TypeError) and ("'seed'" in str(error) or "'options'" in str(error))
-        hint = NO_SEED if method == "reset" and lacks else ""
+        no_seed = method == "reset" and lacks
         text = f"{self._id} raised {named(error)} in {method} {self._place(index)}"
-        return EnvironmentFailed(text, hint=hint, permanent=bool(hint))
+        hint = NO_SEED if no_seed else way_out(error)
+        return EnvironmentFailed(text, hint=hint, permanent=no_seed or is_permanent(error))
 
     def refused_action(self, text: str, index: int) -> EnvironmentFailed:
         """Return the error for an action that is not among the choices of a compiled environment."""

@@ -59,17 +59,25 @@ class Companion:
         A child that was stopped is killed, as an actor is: whoever waits for it would wait forever.
         """
         if not self._how and state_of(self.pid) == "T":
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            self._kill()
+            self._reap()
             self._how = "it was stopped (SIGSTOP) and so was killed"
         if not self._how and select.select([self._pidfd], [], [], limit_s)[0]:
-            _, status = os.waitpid(self.pid, 0)
+            status = self._reap()
             place = self._place()
-            killed = os.WIFSIGNALED(status)
-            self._how = (
-                f"killed by {signal_name(os.WTERMSIG(status))}" if killed else f"exit code {os.WEXITSTATUS(status)}"
-            ) + (f" ({place})" if place else "")
+            self._how = _ending(status) + (f" ({place})" if place else "")
         return self._how
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has exited, and user code has taken its status
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def _reap(self) -> int | None:
+        """Take the exit status; return None if user code did, such as a handler of SIGCHLD that waits for any child."""
+        try:
+            return os.waitpid(self.pid, 0)[1]
+        except ChildProcessError:
+            return None
 
     def _place(self) -> str:
         """Print what the child has dumped at a crash, and return the line of user code in it."""
@@ -93,7 +101,7 @@ class Companion:
     def end(self) -> None:
         """Kill the child if it still runs, and wait for its exit."""
         if not self.exited():
-            os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid still belongs to it
+            self._kill()
             while not self.exited(1.0):
                 pass
         for fd in (self._pidfd, self._errors, self._dump):
@@ -125,6 +133,15 @@ def _become(work: Callable[[], None], name: str, failure: str, parent: int, erro
         traceback.print_exc()
     finally:
         leave(1)
+
+
+def _ending(status: int | None) -> str:
+    """Describe an exit status as `waitpid` returns it."""
+    if status is None:
+        return "exit code unknown (an environment's code has waited for it)"
+    if os.WIFSIGNALED(status):
+        return f"killed by {signal_name(os.WTERMSIG(status))}"
+    return f"exit code {os.WEXITSTATUS(status)}"
 
 
 def end_with(parent: int, name: str) -> None:
