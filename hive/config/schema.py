@@ -280,7 +280,7 @@ class EnvConfig:
     processes: str = key(
         "0",
         'processes of their own that each collector has for its environments; "each": one for each; 0: none',
-        accepts=lambda text: text == "each" or (text.isdecimal() and int(text) <= WORKERS),
+        accepts=lambda text: text == "each" or text in map(str, range(WORKERS + 1)),
         expected=f'a number from 0 to {WORKERS}, or "each"',
         numbers=True,
     )

@@ -10,7 +10,6 @@ from typing import Any
 from hive.config import START_LIMIT_S, Config, EnvConfig
 from hive.config.each import indices_of, overridden
 from hive.envs.context import EnvContext
-from hive.envs.external.program import describe_program
 from hive.envs.make import describe, steps_one_by_one
 from hive.envs.processes.describing import described_apart
 from hive.envs.processes.making import Household, process_vector
@@ -37,11 +36,9 @@ def configured_spec(
     which environment; None: that with the index 0.
     """
     limit_s = limit_s if env.start_limit_s is None else env.start_limit_s
-    recipe = recipe_of(env) if context is None else recipe_of(env).at(context)
-    if recipe.is_program:
-        return configured_meaning(describe_program(recipe, limit_s), env)
     if env.is_apart:
         return configured_meaning(described_apart(recipe_of(env), limit_s, context), env)
+    recipe = recipe_of(env) if context is None else recipe_of(env).at(context)
     return configured_meaning(described_by_child(recipe, limit_s) if forks() else describe(recipe), env)
 
 
@@ -61,7 +58,9 @@ def configured_vector(
     if not env.is_apart:
         return vector_of(recipe_of(env), count, first, contexts)
     spec = configured_spec(env) if spec is None else spec
-    vector = process_vector(env, recipe_of(env), spec, count, household or Household(Watcher(log_failure)))
+    vector = process_vector(
+        env, recipe_of(env), spec, count, household or Household(Watcher(log_failure), may_leave_out=False)
+    )
     try:
         vector.make_environments(contexts or [EnvContext(first + number) for number in range(count)])
     except BaseException:

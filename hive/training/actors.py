@@ -49,7 +49,7 @@ from hive.envs import (
 from hive.envs.configured import changed_env
 from hive.envs.vectors.attributes import set_attributes, takes_attributes
 from hive.envs.vectors.helped_vector import helped_vector
-from hive.errors import EnvironmentFailed, RecordError, VersionGone
+from hive.errors import ConfigError, EnvironmentFailed, RecordError, VersionGone
 from hive.experience import Purpose, Rollout, steps_in, stream_seed
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.plain_data import pack
@@ -102,6 +102,7 @@ class CollectorActor(Actor):
         self.source_number = first_source + self.index
         self.apart: Apart | None = None  # its environments, if they have processes of their own
         if config.env.is_apart:
+            self._check_own_vector()
             first = self.source_number * config.collection.envs
             self.apart = Apart(self, config, blueprint.environment, directory, first)
         self.helped: HelpedVector | None = None  # its environments, if they have helpers
@@ -149,6 +150,14 @@ class CollectorActor(Actor):
         self.helped = vector if isinstance(vector, HelpedVector) else None
         self.may_help = self.helped is not None
         return vector
+
+    def _check_own_vector(self) -> None:
+        """Refuse a subclass that makes its environments itself, which nobody would look after."""
+        if type(self).vector is not CollectorActor.vector:
+            raise ConfigError(
+                f"`{type(self).__name__}` makes its own environments (`vector`), which have no processes",
+                hint="set env.processes = 0, or leave out the method; env.curriculum and callbacks change options",
+            )
 
     def contexts(self) -> list[EnvContext]:
         """Return who its environments are, with the seeds of the reset that follows."""
@@ -220,7 +229,11 @@ class CollectorActor(Actor):
                 self.apart.write()
 
     def _name_draws(self) -> None:
-        """Say once that environments draw global random numbers, which helpers would change or have changed."""
+        """Say once that environments draw global random numbers, which other processes would change or have changed."""
+        if self.apart is not None and self.apart.vector is not None and self.apart.vector.drew and self.may_help:
+            self.may_help = False
+            cause = "environments draw from the global generators of Python, NumPy or torch"
+            self.note("environments", f"{cause}, of which each process has its own, so numbers depend on env.processes")
         if not (self.may_help and self.helped is not None and self.helped.drew):
             return
         self.may_help = not self.helped.alone

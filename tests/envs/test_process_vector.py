@@ -299,3 +299,40 @@ def test_all_of_them_left_out_end_the_run() -> None:
         world.steppers[number].doomed = 1
     with pytest.raises(EnvironmentFailed, match="all environments of this collector have failed for good"):
         world.collect(10)
+
+
+def test_one_that_grows_while_its_neighbour_is_waited_for_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has answered its step, and fails before the answer is taken: its start must not be taken for it."""
+    world = failing(replace(LIMITS, memory_bytes=100))
+    sizes = {number: 1 for number in range(len(world.steppers))}
+    monkeypatch.setattr("hive.envs.processes.supervised.resident_bytes", sizes.__getitem__)
+    world.collect(1)
+    last = len(world.steppers) - 1
+    world.slow[0] = LIMITS.step_s * 0.9  # long enough for a look
+    world.time.sleep(1.0)
+    sizes[last] = 101
+    world.on_wait = lambda: sizes.update({last: 1}) if world.failures else None
+    recover(world)
+    assert [failure.cause.split(",")[0] for failure in world.failures] == ["its processes take 0.00 GiB"]
+    assert world.wrong == []
+
+
+def test_what_a_process_has_left_in_its_columns_is_not_observed_once_it_is_left_out() -> None:
+    world = failing(replace(LIMITS, restarts=0, leaves_out=True))
+    world.collect(3)
+    world.steppers[0].doomed = 1
+    world.collect(1)
+    seen = world.row.observations[0].copy()
+    world.steppers[0].row.observations[:] = np.nan
+    world.begin()
+    assert np.array_equal(world.seen[0], seen)
+
+
+def test_attributes_reach_those_that_are_on_their_way_back() -> None:
+    world = failing(LIMITS)
+    world.steppers[0].doomed = 1
+    world.collect(1)
+    world.vector.set_attributes({"wind": 3.0})
+    recover(world)
+    assert [stepper.changed for stepper in world.steppers] == [1] * len(world.steppers)
+    assert world.wrong == []

@@ -11,7 +11,7 @@ process that is gone or busy, and rows that break a promise are listed in `wrong
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,15 +49,17 @@ class VirtualTime:
 class FakeStepper:
     """A `Stepper` whose orders take times that `plan` gives: (seconds, how it fails or "")."""
 
-    def __init__(self, world: World, block: RowBlock, first: int, count: int) -> None:
+    def __init__(self, world: World, block: RowBlock, number: int, first: int, count: int) -> None:
         self.world = world
+        self.number = number
         self.row = block.row(first, first + count)
         self.alive = False
         self.closed = False
         self.order: Activity | None = None
         self.contexts: Sequence[EnvContext] = ()
         self.steps = 0
-        self.delivered = 0  # steps in all incarnations that ended well
+        self.changes = False
+        self.changed = 0  # how often it has got attributes
         self.failures = 0
         self.doomed = 0  # how many of the next orders fail, besides resets
 
@@ -90,13 +92,16 @@ class FakeStepper:
             return False
         self.world.time.now = max(self.world.time.now, self.ends)
         order, self.order = self.order, None
+        changes, self.changes = self.changes, False
         if self.fails:
             self.failures += 1
             raise EnvironmentFailed(f"it {self.fails}")
         if order == "start":
             self.steps = 0
+        if changes:
+            self.changed += 1
+            return True
         self.steps += order == "step"
-        self.delivered += order == "step"
         self._write(order)
         return True
 
@@ -105,12 +110,20 @@ class FakeStepper:
         return Doing(self.order or self.last, 0, self.began)
 
     def pids(self) -> Sequence[int]:
-        """Return no process."""
-        return []
+        """Return its number in place of a pid."""
+        return [self.number]
 
     def tail(self) -> str:
         """Return what it printed."""
         return ""
+
+    takes_attributes = True
+
+    def change(self) -> None:
+        """Take attributes."""
+        self._must(self.alive and self.order is None, "was changed while it was busy or gone")
+        self._begin("step", self.contexts)
+        self.changes = True
 
     def bound(self) -> None:
         """Have no output."""
@@ -129,6 +142,8 @@ class FakeStepper:
         self.contexts = contexts
         self.began = self.world.time.now
         seconds, self.fails = self.world.plan(order)
+        if order == "step":
+            seconds = self.world.slow.pop(self.number, seconds)
         if self.doomed and order != "reset":
             self.doomed, self.fails = self.doomed - 1, "exits"
         self.ends = self.began + round(seconds * 1e9)
@@ -158,13 +173,15 @@ class World:
         self.chance = self.random.choice((0.0, 0.002, 0.02, 0.2)) if chance is None else chance
         counts = [self.random.choice((1, 1, 2)) for _ in range(self.random.randint(1, 5))]
         self.steppers: list[FakeStepper] = []
+        self.slow: dict[int, float] = {}  # number of a stepper -> seconds of its next step
+        self.on_wait: Callable[[], object] = lambda: None
         self.vector = ProcessVector(
             OBSERVATION,
             Discrete(2),
             self._stepper,
             counts,
             limits,
-            Watcher(self.failures.append),
+            Watcher(self.failures.append, lambda down: self.on_wait()),
             lambda index, incarnation: index + incarnation,
             now_ns=self.time.now_ns,
             sleep=self.time.sleep,
@@ -239,7 +256,7 @@ class World:
         self.wrong.append(f"environment {number}: {before} -> {after} {fault}")
 
     def _stepper(self, block: RowBlock, number: int, first: int, count: int) -> FakeStepper:
-        made = FakeStepper(self, block, first, count)
+        made = FakeStepper(self, block, number, first, count)
         self.steppers.append(made)
         return made
 

@@ -16,7 +16,7 @@ from hive.envs.external.conversation import Conversation
 from hive.envs.external.frames import Closed, Connection, Misbehaved
 from hive.envs.external.hello import Hello
 from hive.envs.external.process import Listener, ProgramProcess
-from hive.envs.processes.ending import mark_of
+from hive.envs.processes.ending import new_mark
 from hive.envs.processes.output import Output
 from hive.envs.processes.stepper import Activity, Doing
 from hive.envs.recipe import Recipe
@@ -38,17 +38,15 @@ class _Pollable(Protocol):
 class ProgramClient:
     """One program with its conversation. An order is a generator, as in `Conversation`; one is open at a time.
 
-    output: the file for what it prints; None: in memory. role: "" for one that a vector steps. A program with another
-    role may have the index of one: each is ended with the processes of its own role. After a failure only `tail` and
-    `end` may be called; after `end`, `start` starts it again.
+    output: the file for what it prints; None: in memory. After a failure only `tail` and `end`
+    may be called; after `end`, `start` starts it again.
     """
 
-    def __init__(self, recipe: Recipe, *, output: Path | None = None, role: str = "") -> None:
+    def __init__(self, recipe: Recipe, *, output: Path | None = None) -> None:
         self.id = recipe.id
         self.said: Hello | None = None
         self._recipe = recipe
         self._file = output
-        self._role = role
         self._output: Output | None = None
         self._process: ProgramProcess | None = None
         self._listener: Listener | None = None
@@ -76,7 +74,7 @@ class ProgramClient:
             left_s = until_s - time.monotonic()
             has_exited = self._wait(max(left_s, 0.0))
             if has_exited and not self._advance(until_s):  # what it had sent is read before
-                self._fail(self._ending(until_s))
+                self._fail(self._ending())
             if left_s <= 0 and not has_exited:
                 return False
 
@@ -91,6 +89,9 @@ class ProgramClient:
     def tail(self) -> str:
         """Return the last lines of its output."""
         return self._output.tail() if self._output else self._tail
+
+    def change(self) -> None:
+        """Do nothing: a program has no attributes."""
 
     def bound(self) -> None:
         """Keep its output within a size."""
@@ -158,7 +159,7 @@ class ProgramClient:
             self._work = None
             return True
         except Closed as closed:
-            self._fail(self._ending(until_s) or str(closed))
+            self._fail(self._ending() or str(closed))
         except Misbehaved as fault:
             self._fail(str(fault), permanent=self.said is None)  # what it says of itself does not change
         except EnvironmentFailed as failure:
@@ -184,11 +185,11 @@ class ProgramClient:
             self._output.bound()
         return min(left_s, OUTPUT_S)
 
-    def _ending(self, until_s: float) -> str:
+    def _ending(self) -> str:
         """Return how the program has ended, waiting for it a moment; "" if it has not."""
         if self._process is None:
             return ""
-        how = self._process.exited(min(EXIT_S, until_s - time.monotonic()))
+        how = self._process.exited(EXIT_S)
         return how and f"{how} {DURING[self._doing.activity]}"
 
     def _fail(self, how: str, *, permanent: bool = False) -> NoReturn:
@@ -222,7 +223,7 @@ class ProgramClient:
     def _launch(self, context: EnvContext, given: Mapping[str, str]) -> None:
         assert self._output is not None, "start makes it"
         command = [str(one) for one in filled(self._recipe.command, context)]
-        mark = mark_of(context.index, context.incarnation, self._role)
+        mark = new_mark(context.index, context.incarnation)
         self._process = ProgramProcess(command, given, mark, self._output.fd)
 
     def _accept(self) -> Generator[int, None, socket.socket]:

@@ -18,6 +18,7 @@ from hive.envs.context import EnvContext
 from hive.envs.external.batches import NAME_BYTES, Batches, array_of, flags_of
 from hive.envs.external.frames import Connection, Misbehaved, packed
 from hive.envs.external.hello import VERSION, Hello, check_version, read_hello
+from hive.errors import EnvironmentFailed
 from hive.printable import printable
 
 HELLO_BYTES = 1 << 20  # of the answer to `hello`, and of a request with options
@@ -124,7 +125,14 @@ class Conversation:
         """Send a request and return the fields of its answer. known: those that it may have; None: that of hello."""
         number, self._number = self._number, self._number + 1
         version = {"version": VERSION} if request == "hello" else {}
-        message = packed({**version, "request": request, "number": number, **fields})
+        try:
+            message = packed({**version, "request": request, "number": number, **fields})
+        except (TypeError, OverflowError) as error:
+            raise EnvironmentFailed(
+                f"env.options or env.reset_options have values that a program cannot be told: {error}",
+                hint="use numbers, texts, arrays and tables",
+                permanent=True,
+            ) from None
         if request != "step" and len(message) > HELLO_BYTES:
             raise Misbehaved(f"would get options of {len(message):,} bytes, at most {HELLO_BYTES:,} are allowed")
         connection = self.connection

@@ -22,7 +22,6 @@ from hive.errors import EnvironmentFailed
 
 STEP_LIMIT_S = 60.0  # for each answer of a program that no limit of a config applies to
 CLOSE_S = 5.0  # time for its exit
-SINGLE = "single "  # role beside the same environment of a vector: one is drawn for a video
 
 
 class ProgramEnvironment(gymnasium.Env[Any, Any]):
@@ -40,7 +39,7 @@ class ProgramEnvironment(gymnasium.Env[Any, Any]):
     ) -> None:
         self.render_mode = render_mode
         self._id = recipe.id
-        self._client = ProgramClient(recipe, role=SINGLE)
+        self._client = ProgramClient(recipe)
         self._client.start([context])
         try:
             self._wait("answer hello", limit_s)

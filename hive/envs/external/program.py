@@ -40,6 +40,8 @@ class Program(ProgramClient):
     nanoseconds of its last step are written, [1].
     """
 
+    takes_attributes = False
+
     def __init__(
         self,
         recipe: Recipe,
@@ -108,12 +110,12 @@ class Program(ProgramClient):
         self._took[0] = time.monotonic_ns() - begin
 
 
-def describe_program(recipe: Recipe, limit_s: float) -> EnvironmentSpec:
-    """Start the program as environment 0, or connect to it, read its spaces and end it. Its exit is confirmed.
+def describe_program(recipe: Recipe, limit_s: float, context: EnvContext) -> EnvironmentSpec:
+    """Start the program as one environment, or connect to it, read its spaces and end it. Its exit is confirmed.
 
     limit_s: env.start_limit_s. Raises EnvironmentFailed, and ConfigError for an address that is not of this machine.
     """
-    program, context = ProgramClient(recipe), EnvContext(0)
+    program = ProgramClient(recipe)
     program.start([context])
     try:
         if not program.done(limit_s):

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from hive.envs.context import EnvContext
-from hive.envs.processes.ending import end_processes, mark_of
+from hive.envs.external.program import describe_program
+from hive.envs.processes.ending import end_processes, new_mark
 from hive.envs.processes.environment_process import execute, how_ended, plain_recipe, result_of
 from hive.envs.processes.output import Output
 from hive.envs.recipe import Recipe
@@ -48,7 +49,7 @@ def described_apart(recipe: Recipe, limit_s: float, context: EnvContext | None =
     if name in kept:
         spec: EnvironmentSpec = from_plain(kept[name])
         return spec
-    found = read_apart(recipe, limit_s, context)
+    found = (describe_program if recipe.is_program else read_apart)(recipe, limit_s, context)
     if path is not None:
         write_bytes(path, json.dumps({**kept, name: to_plain(found)}).encode())
     return found
@@ -68,7 +69,7 @@ def read_apart(recipe: Recipe, limit_s: float, context: EnvContext) -> Environme
 
     limit_s: env.start_limit_s. context: which environment.
     """
-    output, mark = Output(None), mark_of(context.index, context.incarnation)
+    output, mark = Output(None), new_mark(context.index, context.incarnation)
     process, end = execute({"recipe": plain_recipe(recipe), "context": asdict(context)}, [], output, mark)
     try:
         found = result_of(process, end, limit_s)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import signal
 import time
 from collections.abc import Callable
@@ -21,15 +22,21 @@ from hive.runtime.process.user_code.throwaway import children
 MARK = "HIVE_ENV_MARK"
 ENDING_S = 30.0  # a killed process that still runs after this time never returns from a call of the kernel
 POLL_S = 0.001
+NONCE_BYTES = 8
 _OWN = f"{os.getpid()} {time.time_ns()}"  # in place of the mark of a run, in a script
 
 
-def mark_of(index: int, incarnation: int | None = None, role: str = "") -> str:
-    """Return the mark of an environment: of one incarnation, or the beginning of the marks of all of them.
+def marks_of(index: int) -> str:
+    """Return the beginning of the marks of an environment of this run, in all its incarnations."""
+    return f"{os.environ.get(RUN_MARK) or _OWN} {index}/"
 
-    role: tells environments apart that have the same index at the same time.
+
+def new_mark(index: int, incarnation: int) -> str:
+    """Return a mark for a process that is about to start: another one each time.
+
+    An environment of the same index and incarnation may live elsewhere: the one of a video, or one that is described.
     """
-    return f"{os.environ.get(RUN_MARK) or _OWN} {index}/{'' if incarnation is None else f'{role}{incarnation}.'}"
+    return f"{marks_of(index)}{incarnation}.{secrets.token_hex(NONCE_BYTES)}."
 
 
 def tree_of(pid: int) -> set[int]:

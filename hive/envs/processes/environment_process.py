@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hive.envs.context import EnvContext
 from hive.envs.processes import child
-from hive.envs.processes.ending import MARK, end_processes, mark_of
+from hive.envs.processes.ending import MARK, end_processes, new_mark
 from hive.envs.processes.output import Output
 from hive.envs.processes.stepper import ACTIVITIES, Activity, Doing
 from hive.envs.recipe import Recipe
@@ -61,6 +61,8 @@ class EnvironmentProcess:
     number: of its row word in the block.
     """
 
+    takes_attributes = True
+
     def __init__(
         self, launch: Launch, block: RowBlock, number: int, first: int, count: int, output: Path | None
     ) -> None:
@@ -84,7 +86,7 @@ class EnvironmentProcess:
         """Start the process, and order it to construct the environments."""
         self._block.arrays["words"][self._number] = 0  # the orders that a predecessor has not answered
         self._doing[:] = 0
-        self._mark = mark_of(contexts[0].index, contexts[0].incarnation)
+        self._mark = new_mark(contexts[0].index, contexts[0].incarnation)
         output = self._output = Output(self._path)
         self._process, self._errors = execute(self._task(contexts), [self._block.segment.fd], output, self._mark)
         self._construct(contexts)
@@ -125,7 +127,7 @@ class EnvironmentProcess:
     def doing(self) -> Doing:
         """Return what the open order is about now."""
         activity, environment, since_ns = (int(value) for value in self._doing)
-        if self._order == "step" and since_ns > self._since_ns:  # a reset within the step, or the step again after it
+        if self._order != "start" and since_ns > self._since_ns:  # it has come to another environment, or to a reset
             return Doing(ACTIVITIES[activity], environment, since_ns)
         return Doing(self._order, 0, self._since_ns)
 
@@ -144,7 +146,7 @@ class EnvironmentProcess:
 
     def close(self) -> None:
         """Order it to close its environments and to exit, if no other order is open."""
-        if self._process is not None and not self._open:
+        if self._process is not None and (not self._open or self._word.answered(0.0, False) is not None):
             self._word.order(Order.close)
             self._open = True
 
@@ -170,8 +172,8 @@ class EnvironmentProcess:
 
     def _give(self, order: Order, activity: Activity) -> None:
         self._order, self._since_ns, self._open = activity, time.monotonic_ns(), True
-        if activity == "step":
-            self._doing[0] = ACTIVITIES.index("step")
+        if activity != "start":
+            self._doing[0] = ACTIVITIES.index(activity)
         self._word.order(order)
 
     def _task(self, contexts: Sequence[EnvContext]) -> dict[str, Any]:
@@ -242,16 +244,18 @@ def execute(
 
 def result_of(process: subprocess.Popen[bytes], end: int, limit_s: float) -> dict[str, Any] | None:
     """Return what a process writes to its pipe before it exits, within the limit; None for nothing of sense."""
-    text, pidfd, limit = b"", os.pidfd_open(process.pid), time.monotonic() + limit_s
+    text, limit = b"", time.monotonic() + limit_s
+    # A process that user code has forked may hold the other end open for longer than the process lives.
+    pidfds = [os.pidfd_open(process.pid)] if process.returncode is None else []  # otherwise it is reaped already
     try:
-        # A process that user code has forked may hold the other end open for longer than the process lives.
-        while end in select.select([end, pidfd], [], [], max(limit - time.monotonic(), 0.0))[0]:
+        while end in select.select([end, *pidfds], [], [], max(limit - time.monotonic(), 0.0))[0]:
             chunk = os.read(end, CHUNK_BYTES)
             if not chunk:
                 break
             text += chunk
     finally:
-        os.close(pidfd)
+        for pidfd in pidfds:
+            os.close(pidfd)
     found: dict[str, Any] | None = None
     with contextlib.suppress(ValueError):  # it was killed while it wrote
         found = json.loads(text)

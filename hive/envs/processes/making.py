@@ -29,7 +29,8 @@ class Household:
 
     reseed: as of `Supervised`. output: the file for what the processes of an environment print, given its number in the
     collector; None: in memory. start_limit_s, step_limit_s: where the config sets none. collectors: of this machine,
-    each of which has as many processes.
+    each of which has as many processes. may_leave_out: whether env.on_failure is followed; an evaluation would wait
+    for the episodes of one that is left out.
     """
 
     watcher: Watcher
@@ -38,6 +39,7 @@ class Household:
     start_limit_s: float = START_LIMIT_S
     step_limit_s: float = STEP_LIMIT_S
     collectors: int = 1
+    may_leave_out: bool = True
 
 
 def process_vector(
@@ -80,7 +82,7 @@ def limits_of(env: EnvConfig, household: Household) -> Limits:
         bytes_of(env.memory_limit),
         env.restarts,
         env.window_s,
-        env.on_failure == "leave out",
+        env.on_failure == "leave out" and household.may_leave_out,
     )
 
 

@@ -148,6 +148,9 @@ class ProcessVector:
         for unit in self.units:
             unit.has_seam = unit.state == "left out"
         np.copyto(observations, self._block.arrays["observations"])
+        for unit in self.units:
+            if unit.has_seam:  # what its last process has left in the block may be anything
+                observations[unit.columns] = self._last[unit.columns]
         np.copyto(self._last, observations)
 
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
@@ -155,6 +158,8 @@ class ProcessVector:
         for unit in self.units:
             if unit.has_seam:
                 unit.tend()
+            elif unit.is_behind:
+                self._change(unit)
         while not any(unit.state == "running" for unit in self.units):
             self._tend([unit for unit in self.units if unit.state != "left out"])
         stepped = [unit for unit in self.units if unit.state == "running" and not unit.has_seam]
@@ -166,11 +171,11 @@ class ProcessVector:
         for unit in stepped:
             if not unit.has_stepped():
                 self._wait_for(unit)
-        self._times[self._calls % KEPT_STEPS] = self._block.arrays["step_ns"]
-        self._calls += 1
         seams = [unit for unit in self.units if unit.has_seam]
         for unit in seams:
             self._write_seam(unit)
+        self._times[self._calls % KEPT_STEPS] = self._block.arrays["step_ns"]
+        self._calls += 1
         self._block.copy_to(row, self._starts)
         for unit in seams:
             if unit.state == "running":  # it has come back: the row has the observation of its reset
@@ -184,18 +189,25 @@ class ProcessVector:
     @property
     def takes_attributes(self) -> bool:
         """Whether its environments can be given values."""
-        return all(hasattr(unit.stepper, "change") for unit in self.units)
+        return all(unit.stepper.takes_attributes for unit in self.units)
 
     def set_attributes(self, values: Mapping[str, Any]) -> None:
         """Give every environment these values before its next reset."""
         self._attributes = {**self._attributes, **values}
         self._block.write_changes(self.options, values)
+        changed = [unit for unit in self.units if unit.state in ("running", "idle") and not unit.has_seam]
+        for unit in changed:
+            self._change(unit)
+        self._block.write_changes(self.options, self._attributes)  # for those that start later, or have begun to
         for unit in self.units:
-            unit.change()
-        for unit in self.units:
-            while unit.state in ("running", "idle") and not unit.done(SLICE_S):
-                self._slice()
-        self._block.write_changes(self.options, self._attributes)  # for those that start later
+            unit.is_behind = unit not in changed or unit.has_seam
+
+    def _change(self, unit: Supervised) -> None:
+        """Give the environments of one process the attributes that the block has."""
+        unit.is_behind = False
+        unit.change()
+        while not (unit.has_seam or unit.done(SLICE_S)):
+            self._slice()
 
     def rows(self) -> list[EnvironmentRow]:
         """Return the state of each environment."""

@@ -112,7 +112,7 @@ class _EnvironmentShare(Share):
         observation, action = getattr(vector, "observation", None), getattr(vector, "action", None)
         if observation is not None and action is not None:  # those of other vectors are one description for all
             what = f"the environment {task.contexts[0].index}"
-            check_alike(what, (observation, action), (task.observation, task.action), "the run")
+            check_alike(what, (observation, action), (task.observation, task.action), "the run (spaces.json)")
 
     def _watch_reset(self, number: int, environment: Any) -> None:
         """Have an environment show that it is reset, also within a step."""

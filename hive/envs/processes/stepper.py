@@ -33,6 +33,8 @@ class Stepper(Protocol):
     the business of `ProcessVector`.
     """
 
+    takes_attributes: bool
+
     def start(self, contexts: Sequence[EnvContext]) -> None:
         """Start the process, and order it to construct the environments."""
 
@@ -62,6 +64,9 @@ class Stepper(Protocol):
 
     def tail(self) -> str:
         """Return the last lines of its output, at most 10 and 2,000 characters."""
+
+    def change(self) -> None:
+        """Order it to give its environments the attributes that the block has, if it `takes_attributes`."""
 
     def bound(self) -> None:
         """Keep its output within a size; it is called a few times a second."""

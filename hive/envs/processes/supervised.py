@@ -93,7 +93,8 @@ class Supervised:
 
     now_ns: CLOCK_MONOTONIC, or a virtual clock. reseed: the seed of an environment's first reset after a restart.
     on_failure: is told of each failure. seeds: of the reset that follows its construction; None: it stays idle.
-    has_seam: whether its columns have rows that are not valid since a failure; the vector ends the seam.
+    has_seam: whether its columns have rows that are not valid since a failure; the vector ends the seam. is_behind:
+    whether its environments may lack attributes that the block has.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class Supervised:
         self.steps = 0
         self.last_failure = ""
         self.has_seam = False
+        self.is_behind = False
         self._is_open = False
         self._rows = rows
         self._now_ns, self._reseed, self._on_failure = now_ns, reseed, on_failure
@@ -150,14 +152,15 @@ class Supervised:
 
     def has_stepped(self, limit_s: float = 0.0) -> bool:
         """Wait for the end of the step; return whether it has ended well, which counts."""
-        ended = self.done(limit_s) and not self.has_seam
+        if self.has_seam:  # it has failed meanwhile, and what is open is its start
+            return False
+        ended = self.done(limit_s)
         self.steps += ended
         return ended
 
     def change(self) -> None:
-        """Give the environments the attributes that the block has, if they exist."""
-        if self.state in ("running", "idle") and (change := getattr(self.stepper, "change", None)):
-            self._order(self.state, change)
+        """Give the environments of an idle or running process the attributes that the block has."""
+        self._order(self.state, self.stepper.change)
 
     def tend(self, limit_s: float = 0.0) -> None:
         """Follow one that does not run on its way back; wait at most `limit_s` for it."""
@@ -166,6 +169,10 @@ class Supervised:
                 self._start()
         elif self.state == "starting":
             if self.done(limit_s):
+                if self.is_behind:
+                    self.is_behind = False
+                    self._order("starting", self.stepper.change)
+                    return
                 self.state = "idle"
                 if self.seeds is not None:
                     self.reset(self.seeds)

@@ -14,7 +14,7 @@ from typing import Any
 
 from hive.config import Config, EnvConfig
 from hive.envs import EnvContext, EnvironmentSpec, Failure, Household, ProcessVector, Watcher, process_vector, recipe_of
-from hive.envs.processes.ending import end_processes, mark_of
+from hive.envs.processes.ending import end_processes, marks_of
 from hive.errors import EnvironmentFailed, RecordError
 from hive.experience import Purpose, stream_seeds
 from hive.records import RunDirectory
@@ -66,7 +66,7 @@ class Apart:
                 permanent=True,
             )
         if self.vector is None:
-            self._follow(contexts)
+            self.follow(contexts)
             self.vector = process_vector(env, recipe_of(env), self._spec, len(contexts), self.household)
         self.vector.seed_globals(word)
         self.vector.make_environments(contexts, options)
@@ -85,12 +85,12 @@ class Apart:
         except RecordError as error:  # a full disk: only views miss it
             self._actor.log.warning("%s", error)
 
-    def _follow(self, contexts: Sequence[EnvContext]) -> None:
+    def follow(self, contexts: Sequence[EnvContext]) -> None:
         """Follow an earlier incarnation of the actor: end what its environments have left, and go on counting."""
         if self._actor.incarnation == 0:
             return
         for context in contexts:
-            end_processes(None, mark_of(context.index))
+            end_processes(None, marks_of(context.index))
         if self._directory is not None:
             rows = read_environments(self._directory, self._actor.name)
             self._before = {row.index: row.failures for row in rows}

@@ -248,6 +248,7 @@ class Evaluator:
     def _cut(self) -> None:
         """End, in the row of this step, the episodes that have come to the limit: their lengths and returns so far."""
         row = self.row
+        self._length[row.valid == 0], self._return[row.valid == 0] = 0, 0.0  # an episode that failed is none
         self._length += row.valid
         self._return += row.rewards
         self._cuts = (self._length >= self.max_steps) & (row.episode_lengths == 0) & ~self._waits

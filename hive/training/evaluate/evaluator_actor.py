@@ -17,16 +17,18 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.envs import Household
+from hive.envs.processes.describing import keeping
 from hive.errors import VersionGone
 from hive.records import RunDirectory
 from hive.runtime import START, Actor, Bytes, Inlet, Outlet, Status, Subscription
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.collect.apart import Apart
-from hive.training.evaluate.evaluator import Evaluator
+from hive.training.evaluate.evaluator import Evaluator, evaluator_contexts
 from hive.training.messages import Evaluation, EvaluationDue, Weights
 from hive.training.record.best_policy import BestPolicy, value_of
 from hive.training.record.episode_videos import EpisodeVideos
@@ -116,8 +118,9 @@ class EvaluatorActor(EvaluatingActor):
         super().__init__(blueprint, directory)
         self.apart = self._apart(directory)
         with self.status(START):
-            household = None if self.apart is None else self.apart.household
-            self.evaluator = evaluator_of_run(blueprint, self.status, self.index, household)
+            household = None if self.apart is None else replace(self.apart.household, may_leave_out=False)
+            with keeping(RunDirectory.open(directory).spaces_file):
+                self.evaluator = evaluator_of_run(blueprint, self.status, self.index, household)
         if self.apart is not None and isinstance(self.evaluator, Evaluator):
             self.apart.vector = self.evaluator.apart
         self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)
@@ -126,8 +129,11 @@ class EvaluatorActor(EvaluatingActor):
         """Return what looks after its environments, if these have processes of their own."""
         config = self.blueprint.config
         first = config.evaluator_indices.start + self.index * config.evaluation.envs
-        is_apart = config.evaluation_env.is_apart
-        return Apart(self, config, self.blueprint.environment, directory, first) if is_apart else None
+        if not config.evaluation_env.is_apart:
+            return None
+        apart = Apart(self, config, self.blueprint.environment, directory, first)
+        apart.follow(evaluator_contexts(self.blueprint, self.index))
+        return apart
 
     async def run(self) -> None:
         await asyncio.gather(super().run(), self.videos.run())

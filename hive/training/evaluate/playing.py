@@ -60,7 +60,7 @@ def evaluate(
         check_spaces(policy, env.id, spec)
         seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
         count = min(envs, episodes)
-        vector = configured_vector(env, count, contexts=evaluation_contexts(seed, count))
+        vector = configured_vector(env, count, contexts=evaluation_contexts(seed, count), spec=spec)
         try:
             limit = limit_of(config, max_steps)
             evaluator = evaluator_of(

@@ -65,7 +65,7 @@ def play_transitions(
             check_spaces(policy, config.env.id, spec)
         seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
         env, contexts = replace(config.env, info=()), evaluation_contexts(seed, min(envs, steps))
-        vector = configured_vector(env, len(contexts), contexts=contexts)  # a file has no values of info
+        vector = configured_vector(env, len(contexts), contexts=contexts, spec=spec)  # a file has no values of info
         try:
             if policy is not None and fitted_vector(vector, policy.observation) is not vector:
                 raise UsageError("the policy's observations have parts that those of the environment lack")
