@@ -314,6 +314,8 @@ class CollectorActor(Actor):
         return lambda steps: partial.over(steps, lambda: self.rollouts.committed(sequence))
 
     async def teardown(self) -> None:
+        if self.apart is not None:
+            self.apart.write(last=True)
         self.collector.close()
 
 

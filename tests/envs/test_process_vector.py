@@ -19,7 +19,7 @@ from simulation.environments import LIMITS, World, run
 from hive.config import EnvConfig
 from hive.envs import EnvContext, Failure, Household, ProcessVector, StepRow, Watcher, configured_spec, process_vector
 from hive.envs.configured import configured_vector, recipe_of
-from hive.envs.processes.ending import mark_of
+from hive.envs.processes.ending import new_mark
 from hive.envs.processes.environment_process import execute
 from hive.envs.processes.output import Output
 from hive.envs.processes.supervised import DELAY_S, MAX_DELAY_S
@@ -85,9 +85,10 @@ def test_threads_of_its_libraries_sleep_between_their_operations(monkeypatch: py
 def policy() -> set[bytes]:
     """How threads of OpenMP wait in an environment process, which is killed at once."""
     output = Output(None)
-    process, end = execute({}, [], output, mark_of(0, 0))
+    process, end = execute({}, [], output, new_mark(0, 0))
     try:
-        environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+        while not (environment := Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")[:-1]):
+            pass  # it is being executed
     finally:
         process.kill()
         process.wait()
@@ -303,9 +304,9 @@ def test_all_of_them_left_out_end_the_run() -> None:
 
 def test_one_that_grows_while_its_neighbour_is_waited_for_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has answered its step, and fails before the answer is taken: its start must not be taken for it."""
-    world = failing(replace(LIMITS, memory_bytes=100))
-    sizes = {number: 1 for number in range(len(world.steppers))}
+    sizes = dict.fromkeys(range(9), 1)
     monkeypatch.setattr("hive.envs.processes.supervised.resident_bytes", sizes.__getitem__)
+    world = failing(replace(LIMITS, memory_bytes=100))
     world.collect(1)
     last = len(world.steppers) - 1
     world.slow[0] = LIMITS.step_s * 0.9  # long enough for a look

@@ -249,7 +249,7 @@ class World:
                 fault = "is not valid, and has values"
             elif not came_back and not np.array_equal(before, after):
                 fault = "is not valid, and neither a repetition nor a reset"
-            elif stepper.failures == 0:
+            elif stepper.failures == 0 and not any(self.first + number in one.indices for one in self.failures):
                 fault = "is not valid without a failure"
             else:
                 return

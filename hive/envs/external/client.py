@@ -69,11 +69,11 @@ class ProgramClient:
         """Wait at most `limit_s` for the end of the open order; return whether it ended. Raises EnvironmentFailed."""
         until_s = time.monotonic() + limit_s
         while True:
-            if self._advance(until_s):
+            if self._advance():
                 return True
             left_s = until_s - time.monotonic()
             has_exited = self._wait(max(left_s, 0.0))
-            if has_exited and not self._advance(until_s):  # what it had sent is read before
+            if has_exited and not self._advance():  # what it had sent is read before
                 self._fail(self._ending())
             if left_s <= 0 and not has_exited:
                 return False
@@ -136,7 +136,7 @@ class ProgramClient:
         self._doing = Doing(activity, 0, time.monotonic_ns())
         self._work = work()
         try:
-            self._advance(0.0)
+            self._advance()
         except EnvironmentFailed:
             pass  # `done` raises it again
 
@@ -146,7 +146,7 @@ class ProgramClient:
     def _now_doing(self, activity: Activity, environment: int) -> None:
         self._doing = Doing(activity, environment, time.monotonic_ns())
 
-    def _advance(self, until_s: float) -> bool:
+    def _advance(self) -> bool:
         """Continue the open order as far as possible; return whether it has ended. Raises EnvironmentFailed."""
         if self._failure is not None:
             raise self._failure

@@ -30,6 +30,7 @@ from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
 
 CLOSE_S = 5.0  # time for the exit of a program whose spaces were read
+FIRST = EnvContext(0)
 
 
 class Program(ProgramClient):
@@ -110,7 +111,7 @@ class Program(ProgramClient):
         self._took[0] = time.monotonic_ns() - begin
 
 
-def describe_program(recipe: Recipe, limit_s: float, context: EnvContext) -> EnvironmentSpec:
+def describe_program(recipe: Recipe, limit_s: float, context: EnvContext = FIRST) -> EnvironmentSpec:
     """Start the program as one environment, or connect to it, read its spaces and end it. Its exit is confirmed.
 
     limit_s: env.start_limit_s. Raises EnvironmentFailed, and ConfigError for an address that is not of this machine.

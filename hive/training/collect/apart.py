@@ -73,10 +73,10 @@ class Apart:
         self.write()
         return self.vector
 
-    def write(self) -> None:
-        """Write the file with the state of each environment, if there is a new one to write."""
+    def write(self, *, last: bool = False) -> None:
+        """Write the file with the state of each environment, if it is time for it, or the last time."""
         now_s = time.monotonic()
-        if self._directory is None or self.vector is None or now_s - self._written_s < WRITE_S:
+        if self._directory is None or self.vector is None or (now_s - self._written_s < WRITE_S and not last):
             return
         self._written_s = now_s
         try:
