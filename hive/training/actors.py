@@ -177,7 +177,7 @@ class CollectorActor(Actor):
         self.start = start
         self._seed_building()
         vector = self.vector()
-        is_final = self.apart is not None or self.steps_single  # what cannot change then is refused below
+        is_final = self.apart is not None or self.steps_single  # set_attributes refuses values that it cannot give
         if self.values.attributes and not takes_attributes(vector) and not is_final:
             vector.close()  # compiled environments: those of Python can be given values
             self.steps_single = True

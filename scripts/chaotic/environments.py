@@ -4,11 +4,11 @@ A run has two collectors of eight environments, each in a process of its own. Ev
 SIGSTOP or SIGSEGV. Its pid comes from the collector's file of environments, and no pid is struck twice, so every strike
 is exactly one failure. At the end there is a pause in which all come back. These promises are judged:
 
-    failures      of each environment: as many as strikes on it
-    back          every environment runs again, in another process than each one that was struck
+    failures      each environment has failed as often as it was struck
+    back          each environment runs, in a process that was not struck
     collectors    the same processes from the first sample to the last; as many descriptors at the end as at the
                   beginning; memory grows by less than 5 % from the second to the last quarter
-    end           the run ends when it is told to, is not exact, and its accounts are balanced
+    end           the run ends in order, is not exact, and its accounts are balanced
     nothing left  no process, socket or segment
 
 Exit codes: 0 all kept · 1 one was broken, or the run could not be started · 2 usage.
@@ -69,7 +69,7 @@ class Strike:
 
 @dataclass
 class Seen:
-    """What was observed. samples: of each collector. back_s: from a strike until the file shows its successor run."""
+    """All observations. samples: of each collector. back_s: from a strike until the file shows its successor run."""
 
     strikes: list[Strike] = field(default_factory=list)
     samples: list[dict[str, Measured]] = field(default_factory=list)

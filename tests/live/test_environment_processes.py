@@ -2,7 +2,7 @@
 
 The environments count their steps in files (counted_environments.py). A collector steps all its environments in each
 row, so the counts of the fifteen others are equal to the number of rows: a step that one of them lost would be missing.
-What is printed with `-s` are the times of restarts; a test cannot judge 100 ms on a machine that does other work.
+With `-s` the tests print the times of restarts: 100 ms cannot be judged on a machine that does other work.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.full(reason="sixteen processes; tests/envs/test_process
 ENVS, ROLLOUT, ROWS = 16, 16, 1600
 FAILING = 5  # the index of the environment that fails
 STEP_LIMIT_S = 1.0
-FIELDS = ("constructions", "episodes", "steps", "reset_ns", "failed_ns")  # of a file of counts
+FIELDS = ("constructions", "episodes", "steps", "reset_ns", "failed_ns")  # the numbers in a file of counts
 MOST_OUTPUT = 20 << 20  # bytes of the output of an environment, of which half are kept
 COUNTED = """
 [run]
@@ -149,7 +149,7 @@ def check_counts(summary: dict[str, Any], folder: Path, failed: int | None) -> N
     assert {one["constructions"] for index, one in counts.items() if index not in (0, failed)} == {1}
     (rows_of_each,) = rows
     lost = 0 if failed is None else rows_of_each - counts[failed]["steps"]
-    # What the learner was given: valid steps of the rollouts that it took.
+    # The learner counts the valid steps of the rollouts that it took.
     assert summary["env_steps"] == ENVS * ROLLOUT * summary["channels"]["rollouts"]["consumed"] - lost
     if failed is not None:
         assert counts[failed]["constructions"] == 2
@@ -275,7 +275,7 @@ def test_a_run_with_failures_resumes_exactly_from_a_later_barrier(house: House) 
     house.until(lambda: not house.processes())
     (folder / "fast").touch()
     home, found = house.home, []
-    for name in ("one", "two"):  # two copies of what is left
+    for name in ("one", "two"):  # each is a copy of the killed run
         shutil.copytree(home, house.folder / name, symlinks=True)
         house.home, house.env["HIVE_HOME"] = house.folder / name, str(house.folder / name)
         resumed = house.hive("resume", "sixteen-1", "--exact")

@@ -225,7 +225,7 @@ class Supervised:
             self._fail(f"it took longer than {limit:g} s ({KEYS[doing.activity]})")
 
     def _check_stopped(self) -> None:
-        """Fail one that was stopped (SIGSTOP): whoever waits for it would wait until its limit."""
+        """Fail one that was stopped (SIGSTOP), because it would not continue before its limit."""
         now_ns = self._now_ns()
         if not self._is_open or now_ns - self._looked_ns < STOPPED_S * 1e9:
             return

@@ -39,7 +39,7 @@ def set_attributes(vector: object, values: Mapping[str, Any]) -> None:
     if not takes_attributes(vector):
         raise EnvironmentFailed(
             f"env.set({next(iter(values))!r}, ...): compiled environments and programs have no attributes",
-            hint="env.options(...) makes compiled environments anew with other options",
+            hint="env.options(...) makes compiled environments again, with other options",
             permanent=True,
         )
     cast(TakesAttributes, vector).set_attributes(values)

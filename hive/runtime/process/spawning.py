@@ -79,7 +79,7 @@ def start_fork_server(log_folder: Path | None, preload: Sequence[str] = ()) -> F
 def _mark() -> str:
     """Return the mark of this supervisor, the same for each of its fork servers: its pid and when it began, in ticks.
 
-    Were it another for each, the successors of actors, and the last fork server, would not find what was left before.
+    By it an actor that is restarted, and the last fork server, find processes from the time of an earlier server.
     """
     began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
     return f"{os.getpid()} {began}"
