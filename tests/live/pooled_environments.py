@@ -180,7 +180,7 @@ class Server(Pooled):
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
         self.server = subprocess.Popen(
-            [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-P", "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.work = self.asked
         self.asked(0)
