@@ -11,9 +11,13 @@ import pytest
 from hive.envs.ways_out import OWN_CONTEXT, OWN_LOOP, OWN_PORT, is_permanent, way_out
 
 
+async def nothing() -> None:
+    """What that loop runs."""
+
+
 def nested() -> None:
     """What an environment does that runs an event loop of its own."""
-    work = asyncio.sleep(0)
+    work = nothing()
     try:
         asyncio.run(work)
     finally:

@@ -227,8 +227,7 @@ class Loop(Pooled):
         super().__init__(**named)
 
         async def later(number: int) -> int:
-            await asyncio.sleep(0)
-            return number + 1
+            return await asyncio.to_thread(successor, number)
 
         self.work = lambda number: asyncio.run(later(number))
 
