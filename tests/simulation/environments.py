@@ -181,7 +181,7 @@ class World:
             self._stepper,
             counts,
             limits,
-            Watcher(self.failures.append, lambda down: self.on_wait()),
+            Watcher(self.failures.append, self._waiting),
             lambda index, incarnation: index + incarnation,
             now_ns=self.time.now_ns,
             sleep=self.time.sleep,
@@ -254,6 +254,9 @@ class World:
             else:
                 return
         self.wrong.append(f"environment {number}: {before} -> {after} {fault}")
+
+    def _waiting(self, down: bool) -> None:
+        self.on_wait()
 
     def _stepper(self, block: RowBlock, number: int, first: int, count: int) -> FakeStepper:
         made = FakeStepper(self, block, number, first, count)
