@@ -120,7 +120,7 @@ def _print_environments(rows: list[dict[str, Any]]) -> None:
     _print_head(rows[0])
     table = [(row["name"], one) for row in rows for one in _environments(row)]
     if not table:
-        print("no environment is stepped by a process of its own")
+        print("no environment is stepped by a process of its own, or none has started yet")
         return
     from hive.monitor.environments import ENVIRONMENTS  # loads what views need, which other listings do not
 

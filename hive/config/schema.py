@@ -279,25 +279,25 @@ class EnvConfig:
     )
     processes: str = key(
         "0",
-        'processes of their own that each collector has for its environments; "each": one for each; 0: none',
+        'processes or programs of a collector for its environments; "each": one each; 0: none, or a program each',
         accepts=lambda text: text == "each" or text in map(str, range(WORKERS + 1)),
         expected=f'a number from 0 to {WORKERS}, or "each"',
         numbers=True,
     )
     reset_limit_s: float | None = key(
-        None, "with env.processes: seconds of one reset; if not set: env.start_limit_s", above=0
+        None, "with env.processes or a program: seconds of one reset; if not set: env.start_limit_s", above=0
     )
     step_limit_s: float | None = key(
-        None, "with env.processes: seconds of one step; if not set: supervision.phase_limit_s", above=0
+        None, "with env.processes or a program: seconds of one step; if not set: supervision.phase_limit_s", above=0
     )
     memory_limit: str = key(
         "none",
-        'with env.processes: memory of one process and what it starts, as "2 GiB" or "500 MiB"; "none": no limit',
+        'with env.processes or a program: memory of it and what it starts, "2 GiB"; "none": no limit',
         accepts=is_size,
         expected='a size such as "2 GiB", "1.5 GB" or "500 MiB", or "none"',
     )
-    restarts: int = key(10, "with env.processes: restarts of one process within env.window_s", minimum=0)
-    window_s: float = key(600.0, "with env.processes: seconds in which env.restarts are counted", above=0)
+    restarts: int = key(10, "with env.processes or a program: restarts of one within env.window_s", minimum=0)
+    window_s: float = key(600.0, "with env.processes or a program: seconds in which env.restarts are counted", above=0)
     on_failure: str = key(
         "end",
         'after more restarts than allowed: "end" the run, or "leave out" the environments of that process',

@@ -246,6 +246,8 @@ class ProcessVector:
             for other in self.units:
                 if other.has_seam:
                     other.tend()
+                elif other is not unit:
+                    other.done(0.0)  # so that its step takes no longer than it does, for views
             self._slice()
 
     def _settle(self, *states: State) -> None:
