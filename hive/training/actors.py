@@ -43,7 +43,6 @@ from hive.envs import (
     VectorEnvironment,
     Watched,
     can_be_helped,
-    configured_vector,
     statistics_text,
 )
 from hive.envs.configured import changed_env
@@ -168,9 +167,7 @@ class CollectorActor(Actor):
         env = changed_env(self.blueprint.config.env, options, single=self.steps_single)
         own = self.contexts()[first : first + count]
         contexts = [replace(one, seed=seed) for one, seed in zip(own, seeds, strict=True)]
-        vector = configured_vector(env, count, first, contexts)
-        self.blueprint.check_spaces(vector, contexts[0])
-        return vector
+        return self.blueprint.vector_in(env, contexts, first)
 
     def _new_vector(self, start: int) -> VectorEnvironment:
         """Return new environments for a reset at round `start`."""

@@ -19,7 +19,7 @@ from hive.algorithms.algorithm import Algorithm
 from hive.algorithms.batches.novelty import SeeksNovelty
 from hive.algorithms.making import heads_of_algorithm, make_algorithm
 from hive.algorithms.replaying import ReplayAlgorithm, warmup_rounds
-from hive.config import AgentConfig, Config, ReplayConfig, TargetConfig, is_reference
+from hive.config import AgentConfig, Config, EnvConfig, ReplayConfig, TargetConfig, is_reference
 from hive.envs import (
     EnvContext,
     EnvironmentSpec,
@@ -352,8 +352,11 @@ class Blueprint:
         """
         if contexts is None:
             contexts = self.contexts(envs=count)
-        env = changed_env(self.config.env, options)
-        vector = configured_vector(env, len(contexts), contexts=contexts)
+        return self.vector_in(changed_env(self.config.env, options), contexts)
+
+    def vector_in(self, env: EnvConfig, contexts: Sequence[EnvContext], first: int = 0) -> VectorEnvironment:
+        """Make the environments of a table [env]. first: the number of the first one in its collector."""
+        vector = configured_vector(env, len(contexts), first, contexts, self.environment)
         self.check_spaces(vector, contexts[0])
         return vector
 

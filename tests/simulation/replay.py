@@ -484,7 +484,7 @@ class SimulatedBlueprint(Blueprint):
     ) -> Any:
         return _Collector(source, self.replay.config.n_step, self.config.algorithm.discount)
 
-    def vector(self, count: int | None = None, **options: Any) -> Any:
+    def vector_in(self, *given: Any, **more: Any) -> Any:
         return None
 
     @functools.cached_property

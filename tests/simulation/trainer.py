@@ -311,7 +311,7 @@ class SimulatedBlueprint(Blueprint):
 
     # Further arguments of the real methods have no effect here.
 
-    def vector(self, *given: Any, **more: Any) -> Any:
+    def vector_in(self, *given: Any, **more: Any) -> Any:
         return None
 
     def collector(self, source: int, *given: Any, **more: Any) -> Any:

@@ -114,6 +114,8 @@ def evaluator_of_run(
 class EvaluatorActor(EvaluatingActor):
     """Plays the evaluations in its own process."""
 
+    apart: Apart | None = None  # its environments, if they have processes of their own
+
     def __init__(self, blueprint: Blueprint, directory: Path) -> None:
         super().__init__(blueprint, directory)
         self.apart = self._apart(directory)
