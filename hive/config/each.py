@@ -1,4 +1,4 @@
-"""What differs from environment to environment: placeholders in texts of [env], and the entries of env.each.
+"""Differences between the environments of a run: placeholders in texts of [env], and the entries of env.each.
 
     env.options = { port = "{index + 47000}", folder = "/tmp/{run}/{index}" }
     env.each = [{ index = 3, options = { map = "town" } }, { index = [0, 1], reset_options = { level = 2 } }]

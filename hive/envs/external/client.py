@@ -73,7 +73,7 @@ class ProgramClient:
                 return True
             left_s = until_s - time.monotonic()
             has_exited = self._wait(max(left_s, 0.0))
-            if has_exited and not self._advance():  # what it had sent is read before
+            if has_exited and not self._advance():  # all that it had sent has been read by then
                 self._fail(self._ending())
             if left_s <= 0 and not has_exited:
                 return False

@@ -25,7 +25,7 @@ START_LIMIT_S = 300.0  # the same of a start and of a reset
 
 @dataclass(frozen=True)
 class Household:
-    """What processes of environments need besides the config.
+    """Facts that processes of environments need besides the config.
 
     reseed: as of `Supervised`. output: the file for what the processes of an environment print, given its number in the
     collector; None: in memory. start_limit_s, step_limit_s: where the config sets none. collectors: of this machine,

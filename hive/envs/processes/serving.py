@@ -44,7 +44,7 @@ from hive.runtime.process.user_code.user_exits import leave, raise_on_exit
 
 @dataclass(frozen=True)
 class Task:
-    """What an environment process is told when it starts.
+    """The task of an environment process, which it reads when it starts.
 
     number: of its row word. first, count: its environments among those of its collector. rows: of each. columns: rows
     of all environments of the collector. processes: of the collector. spins: as of `RowWord.ordered`.

@@ -75,12 +75,12 @@ class Failure:
 
     @property
     def what(self) -> str:
-        """What failed when, and why."""
+        """Which environments failed, in which activity, and why."""
         return f"{self.name} failed while {WORDS[self.activity]} ({self.seconds:.1f} s): {self.cause}"
 
     @property
     def text(self) -> str:
-        """What failed, and what follows."""
+        """The failure, and whether a restart follows."""
         count = f"{self.number} of env.restarts = {self.limits.restarts} within {self.limits.window_s:g} s"
         follows = f"it is started again ({count})"
         if self.for_good:
