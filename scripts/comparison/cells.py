@@ -3,6 +3,8 @@
     examples/results/parity.csv          one row per cell that has ended
     examples/results/parity_curves.csv   at most CURVE_POINTS points per cell: steps, seconds, mean of 100 episodes
     examples/results/q_learning.csv, q_learning_curves.csv     the same of the tasks that only hive trains
+    examples/results/init.csv, init_curves.csv                 the same of `hive init` against no settings
+    examples/results/defaults.json       the defaults of hive that these rows were measured with (comparison.defaults)
 
 A cell that was interrupted leaves no row and runs again. Rows of a task whose settings have changed since are ignored,
 because they carry the digest of their settings.
@@ -21,10 +23,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 from benchmarks.harness import append_rows
+from benchmarks.machine import cores, cpu_model
 from benchmarks.peer_environments import cache_folder, peer_python
 from benchmarks.programs import Running, importing, launched
 
-from comparison.tasks import TASKS, SchemeTask
+from comparison import defaults
+from comparison.tasks import INIT_TRAINERS, TASKS, InitTask, SchemeTask
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "results"
@@ -49,7 +53,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The result of one cell. mean_return: over the evaluation episodes. load: of the machine when the cell began."""
+    """The result of one cell.
+
+    mean_return: over the evaluation episodes; of an InitTask, over the last 100 training episodes. load: of the machine
+    when the cell began. machine: processor and cores. at_once: cells side by side, so 1 means that the cell had the
+    machine alone; 0: not known. defaults: digest of hive's defaults, "" for a peer.
+    """
 
     trainer: str
     task: str
@@ -61,11 +70,15 @@ class Row:
     load: float
     commit: str
     versions: str
+    machine: str = ""
+    at_once: int = 0
+    defaults: str = ""
 
 
 def files_of(task: str, folder: Path = FOLDER) -> tuple[Path, Path]:
     """The files of the rows and of the curves of a task."""
-    stem = "q_learning" if isinstance(TASKS[task], SchemeTask) else "parity"
+    kinds = {SchemeTask: "q_learning", InitTask: "init"}
+    stem = kinds.get(type(TASKS[task]), "parity")
     return folder / f"{stem}.csv", folder / f"{stem}_curves.csv"
 
 
@@ -91,17 +104,27 @@ MOST_SEEDS = 10  # seeds of a task: a comparison that these leave undecided rema
 def missing(trainers: Sequence[str], tasks: Sequence[str], seeds: int | None, rows: Sequence[Row]) -> Iterator[Cell]:
     """The cells that have no row yet: one seed of every task first, then the next seed.
 
-    seeds: 1..N of each task; None: as many as the task names. Only hive trains a SchemeTask.
+    seeds: 1..N of each task; None: as many as the task names.
     """
     ended = {(row.trainer, row.task, row.seed) for row in rows}
     for seed in range(1, (seeds or MOST_SEEDS) + 1):
         for task in tasks:
             for trainer in trainers:
-                if isinstance(TASKS[task], SchemeTask) and trainer.partition(":")[0] != "hive":
+                if not trains(trainer, task):
                     continue
                 most = 1 if trainer == "random" else seeds or TASKS[task].seeds
                 if seed <= most and (trainer, task, seed) not in ended:
                     yield Cell(trainer, task, seed)
+
+
+def trains(trainer: str, task: str) -> bool:
+    """Return whether a trainer has cells of a task: only hive trains the tasks that have none of a peer's settings."""
+    match TASKS[task]:
+        case InitTask():
+            return trainer in INIT_TRAINERS
+        case SchemeTask():
+            return trainer.partition(":")[0] == "hive"
+    return trainer not in INIT_TRAINERS
 
 
 def command_of(cell: Cell, variants: dict[str, list[str]]) -> list[str]:
@@ -111,6 +134,8 @@ def command_of(cell: Cell, variants: dict[str, list[str]]) -> list[str]:
         return [str(peer_python("sb3", cache_folder())), str(folder / "sb3_cell.py"), str(cell.seed)]
     if cell.trainer == "random":
         return [sys.executable, "-P", str(folder / "judge.py"), str(cell.seed)]
+    if cell.trainer in INIT_TRAINERS:
+        return [sys.executable, "-P", str(folder / "init_cell.py"), str(cell.seed), cell.trainer.partition(":")[2]]
     keys = variants.get(cell.trainer.partition(":")[2], [])
     return [sys.executable, "-P", str(folder / "hive_cell.py"), str(cell.seed), *keys]
 
@@ -126,12 +151,14 @@ def start(cell: Cell, variants: dict[str, list[str]]) -> Running:
     return launched(cell.name, command_of(cell, variants), environment_of(cell), settings)
 
 
-def row_of(cell: Cell, found: dict[str, Any], load: float, commit: str) -> Row:
+def row_of(cell: Cell, found: dict[str, Any], load: float, commit: str, at_once: int) -> Row:
     task = TASKS[cell.task]
+    known = defaults.remember(found["defaults"]) if found.get("defaults") else ""
     versions = " ".join(f"{name}={number}" for name, number in sorted(found["versions"].items()))
     mean = float(np.mean(found["returns"]))
     head = (cell.trainer, cell.task, cell.seed, task.digest)
-    return Row(*head, int(found["steps"]), round(found["seconds"], 2), mean, round(load, 2), commit, versions)
+    tail = (round(load, 2), commit, versions, f"{cpu_model(Path('/proc/cpuinfo').read_text())}, {cores()} cores")
+    return Row(*head, int(found["steps"]), round(found["seconds"], 2), mean, *tail, at_once, known)
 
 
 def append_row(row: Row, curve: Sequence[Sequence[float]], folder: Path = FOLDER) -> None:

@@ -77,7 +77,7 @@ def run_cells(options: argparse.Namespace) -> int:
     waiting, commit = list(missing(trainers, tasks, options.seeds, read_rows())), commit_of_tree()
 
     def finish(cell: Cell, result: dict[str, Any], load: float) -> str:
-        append_row(row_of(cell, result, load, str(commit)), result["curve"])
+        append_row(row_of(cell, result, load, str(commit), options.at_once), result["curve"])
         return f"mean return {np.mean(result['returns']):.1f}, {result['seconds']:.0f} s"
 
     return run_all(waiting, lambda cell: start(cell, VARIANTS), finish, options.at_once, options.minutes)

@@ -21,6 +21,7 @@ from typing import Any
 from benchmarks.programs import hive_command, hive_environment, set_words
 
 import hive
+from comparison.defaults import defaults_of
 from comparison.judge import Act, judge
 
 RMSPROP = ("algorithm.optimizer=rmsprop", "algorithm.optimizer_epsilon=1e-5")  # that of Stable-Baselines3's A2C
@@ -156,6 +157,10 @@ def episode_of(policy: Any, *, masked: bool) -> Act:
     return act
 
 
+def versions() -> dict[str, str]:
+    return {"hive": hive.__version__, **{name: version(name) for name in ("torch", "numpy", "gymnasium")}}
+
+
 def run(settings: dict[str, Any], seed: int, variant: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="hive-parity-") as folder:
         work = {**settings, "rollout": settings["rollout"] // 2} if HALF in variant else settings
@@ -168,7 +173,8 @@ def run(settings: dict[str, Any], seed: int, variant: list[str]) -> dict[str, An
             "seconds": seconds,
             "returns": judge(settings["env"], lambda: episode_of(policy, masked=settings.get("masked", False))),
             "curve": curve_of(directory),
-            "versions": {"hive": hive.__version__, **{name: version(name) for name in ("torch", "numpy", "gymnasium")}},
+            "versions": versions(),
+            "defaults": defaults_of(settings.get("scheme") or settings["algorithm"]),
         }
 
 

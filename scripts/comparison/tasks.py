@@ -149,6 +149,23 @@ class SchemeTask(Settings):
     seeds: int = 5
 
 
+INIT_TRAINERS = ("hive:bare", "hive:init")
+"""Trainers of an InitTask: hive with no other key, and with what `hive init` writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitTask(Settings):
+    """One environment without tuned settings, trained with and without what `hive init` writes for it.
+
+    steps: budget of both, environment steps of all environments together.
+    """
+
+    name: str
+    env: str
+    steps: int
+    seeds: int = 3
+
+
 def _zoo(scheme: str, env: str, name: str = "", **changes: Any) -> Task:
     """Return a task of RL Zoo's settings, which `hive init` writes too. changes: fields that differ here."""
     keys = tuned(env)[scheme].keys
@@ -184,7 +201,7 @@ def _zoo_replay(scheme: str, env: str, name: str = "", **changes: Any) -> Replay
 
 MUJOCO = {"steps": 200_000, "envs": 1, "rollout": 2048, "learning_rate": 3e-4, "normalize": True, "seeds": 3}
 
-AnyTask = Task | ReplayTask | SchemeTask
+AnyTask = Task | ReplayTask | SchemeTask | InitTask
 
 TASKS: dict[str, AnyTask] = {
     task.name: task
