@@ -84,11 +84,10 @@ def _version(package: str) -> str | None:
 def commit_of_tree() -> str | None:
     """Return the commit of the tree, with `+` if it has changes other than results; None outside a repository."""
     git = ["git", "--no-optional-locks", "-C", str(ROOT)]
+    status = [*git, "status", "--porcelain", "--", ".", ":!examples/results"]
     try:
         head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-        changes = subprocess.run(
-            [*git, "status", "--porcelain", "--", ".", ":!examples/results"], capture_output=True, text=True, check=True
-        )
+        changes = subprocess.run(status, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return None
     return head.stdout.strip() + ("+" if changes.stdout.strip() else "")
