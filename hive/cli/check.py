@@ -37,7 +37,6 @@ from hive.cli.parts.lag import (
     lag_data,
     lag_lines,
     lags_of,
-    rounds_line,
 )
 from hive.cli.parts.new_run import random_beginning
 from hive.cli.parts.sizes import Sizes, size_lines, sizes_of
@@ -48,6 +47,7 @@ from hive.config.values import toml_text
 from hive.errors import HiveError, UsageError
 from hive.paths import user_path
 from hive.printable import printable
+from hive.records.summary import rounds_text
 from hive.runtime import Topology
 from hive.runtime.process.limits import check_limits
 from hive.runtime.topology.plan import Plan
@@ -178,7 +178,7 @@ def _print(checked: Checked, tried: Tried, options: argparse.Namespace) -> tuple
     unrecorded = why_not_recorded(config)
     if trial is not None:
         _print_trial(trial, tried.examined, config)
-    _print_topology(checked)
+    _print_topology(checked, trial)
     if trial is not None and options.round_trip is not None:
         print(hidden_line(config, options.round_trip / 1e3, trial["updates"], trial["train_s"]))
     if warning := random_beginning(config):
@@ -197,15 +197,15 @@ def _write_picture(path: Path, plan: Plan, config: Config) -> None:
         raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
 
 
-def _print_topology(checked: Checked) -> None:
-    """Draw the topology, and print what follows from it."""
+def _print_topology(checked: Checked, trial: Mapping[str, Any] | None = None) -> None:
+    """Draw the topology, and print what follows from it, and what a trial has shown of it."""
     config, topology, plan = checked.config, checked.topology, checked.plan
     for name in config.automatic:
         print(f'{name} = "auto": `hive up` measures it; this check has the default, {config.value(name)}')
     lines = [*lines_of(plan), *size_lines(checked.sizes)]
     if checked.lags is not None:
         lines += [*lag_lines(checked.lags, config), *helper_line(config, topology), *device_line(config)]
-        lines.append(rounds_line(topology))
+        lines += [f"rounds: {rounds_text(trial['rounds'])}"] if trial and trial["rounds"] else []
         lines += [*memory_lines(config), *meaning_lines(topology), *network_lines(topology)]
     print("\n".join([*lines, *host_lines(config), *exact_lines(config, plan)]))
 

@@ -32,7 +32,7 @@ from hive.records.environments import (
 from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning, active, warnings_of
 from hive.records.standings import PolicyStanding, standings
-from hive.records.summary import ROUNDS, rounds_text
+from hive.records.summary import rounds_in, rounds_text
 from hive.runtime.run.control import OtherProtocol
 from hive.table import table_text
 
@@ -151,7 +151,7 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     """Print the processes of a run as a table, below its state and warnings."""
     first = rows[0]
     _print_head(first)
-    if (rounds := _rounds(rows)) is not None:
+    if rounds := rounds_in(row["counters"] or {} for row in rows):
         print(f"rounds: {rounds_text(rounds)}")
     hosts = any(row["host"] for row in rows)
     columns = {name: cell for name, cell in COLUMNS.items() if hosts or name != "HOST"}
@@ -163,12 +163,6 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
         print(table_text([*POLICY_COLUMNS], [[cell(one) for cell in POLICY_COLUMNS.values()] for one in policies]))
     for number, gpu in enumerate(first["gpus"] or ()):
         print(f"gpu {number}: {Gpu(**gpu)}")
-
-
-def _rounds(rows: list[dict[str, Any]]) -> str | None:
-    """Return how the learner makes updates, one of ROUNDS; None for a run that does not say."""
-    numbers = [row["counters"]["rounds"] for row in rows if "rounds" in (row["counters"] or {})]
-    return ROUNDS[int(numbers[0])] if numbers and 0 <= numbers[0] < len(ROUNDS) else None
 
 
 def _ps_rows(run: RunDirectory) -> list[dict[str, Any]]:

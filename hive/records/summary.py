@@ -16,6 +16,7 @@ best policy:
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -56,6 +57,7 @@ class PolicyFacts(TypedDict):
 UPDATE_COUNTS = ("adopted", "reduced", "applied", "target_updates")
 
 NATIVE = "native"
+FEW_UPDATES = "a round has at most two updates, whose counts the worker writes"
 ROUNDS = (
     NATIVE,
     "gradients.native_rounds = false",
@@ -67,7 +69,7 @@ ROUNDS = (
     "gradients.device",
     "run.update_hook",
     "algorithm.name: it does not describe its gradients",
-    "a round has at most two updates, whose counts the worker writes",
+    FEW_UPDATES,
     "collection.max_lag: rollouts of older policies are corrected",
     "network: some of its layers or heads are computed by torch",
     "network.memory",
@@ -78,9 +80,19 @@ ROUNDS = (
 A status page has the position in this list, so only append."""
 
 
+AS_FAST = ("", NATIVE, FEW_UPDATES, "gradients.device")
+"""The ways that are not slow: native calls would gain nothing."""
+
+
 def rounds_text(obstacle: str) -> str:
     """Return how the updates of a round are made as text. obstacle: one of ROUNDS."""
     return "updates in native calls" if obstacle == NATIVE else f"updates one by one ({obstacle})"
+
+
+def rounds_in(counters: Iterable[Mapping[str, float]]) -> str:
+    """Return how the learner makes updates, one of ROUNDS; "" if none of the actors with these counters says it."""
+    numbers = [int(values["rounds"]) for values in counters if "rounds" in values]
+    return ROUNDS[numbers[0]] if numbers and 0 <= numbers[0] < len(ROUNDS) else ""
 
 
 ENDINGS = ("finished", "stopped", "failed")

@@ -31,11 +31,11 @@ def run(settings: dict[str, Any], seed: int, how: str) -> dict[str, Any]:
             config.write_text(f'run.scheme = "{scheme}"\nenv.id = "{settings["env"]}"\n')
         keys = [f"run.seed={seed}", f"run.steps={settings['steps']}", "record.every_s=0.5"]
         directory, seconds = train(keys, home, config)
-        results = json.loads((directory / "summary.json").read_text())["results"]
+        summary = json.loads((directory / "summary.json").read_text())
         return {
-            "steps": results["env_steps"],
+            "steps": summary["env_steps"],
             "seconds": seconds,
-            "returns": [results["mean_return_100"]],
+            "returns": [summary["mean_return_100"]],
             "curve": curve_of(directory),
             "versions": versions(),
             "defaults": defaults_of(scheme),

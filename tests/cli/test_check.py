@@ -128,6 +128,15 @@ def test_the_trial_is_part_of_the_json(place: Place) -> None:
     assert (tried["state"], tried["env_steps"] >= 200, tried["updates"] >= 7) == ("finished", True, True)
 
 
+def test_the_trial_shows_how_updates_are_made(place: Place) -> None:
+    """Parts have embedders that torch computes, so the rounds of a run are not native, whatever its heads are."""
+    (place.folder / "parts_of_check.py").write_text(PARTS)
+    native, parts = place.config(SMALL), place.config(SMALL.replace("CartPole-v1", "parts_of_check:Env"), "parts.toml")
+    assert "\nrounds: updates in native calls\n" in place.hive("check", native).out
+    assert "\nrounds: updates one by one (network: some" in place.hive("check", parts).out
+    assert "rounds:" not in place.hive("check", parts, "--draw").out, "only a trial knows it"
+
+
 def test_errors_in_the_first_steps_are_found(place: Place) -> None:
     (place.folder / "breaks_in_check.py").write_text(RAISES)
     done = place.hive("check", place.config('[env]\nid = "breaks_in_check:Env"\n[collection]\nenvs = 2\n'))

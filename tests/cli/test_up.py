@@ -197,6 +197,15 @@ def watch(run: RunDirectory, process: FakeProcess, *now: dict[str, Any]) -> tupl
     return view.watch(), said(out)
 
 
+@pytest.mark.parametrize(("number", "slow"), [(0, 0), (10, 0), (12, 1)])
+def test_slow_updates_are_said_once(place: Place, number: int, slow: int) -> None:
+    run = place.never_begun()
+    now = status(actor("learner-0", counters={**results(), "rounds": float(number)}))
+    code, lines = watch(run, FakeProcess(nothing, nothing, nothing, lambda: place.end(run)), now, now, now)
+    assert sum(line.startswith("rounds: updates one by one (network: ") for line in lines) == slow
+    assert sum("rounds: " in line for line in lines) == slow
+
+
 def test_a_run_is_watched_to_its_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hive.monitor.line.FIRST_PLAIN_S", 0.0)
     run = place.never_begun()

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from hive.config import Config
 from hive.envs import can_be_helped
 from hive.errors import TopologyError
-from hive.records.summary import NATIVE, rounds_text
 from hive.runtime import Topology
 
 if TYPE_CHECKING:  # imports torch
@@ -147,21 +146,6 @@ def device_line(config: Config) -> list[str]:
     device = chosen_device(config.gradients.device)
     where = f"{device}" if device is not None else "the CPU, as there is no GPU that torch can use"
     return [f"device: gradients are computed on {where} (gradients.device)"]
-
-
-def rounds_line(topology: Topology) -> str:
-    """Return the line that says how the updates of a round are made."""
-    from hive.learning.described import TORCH_COMPUTES  # imports torch
-    from hive.networks.build.network import describes_natively
-    from hive.schemes import blueprint_of
-    from hive.training.update.native_rounds import native_obstacle
-
-    blueprint = blueprint_of(topology)
-    obstacle = native_obstacle(blueprint)
-    flat, backend = blueprint.flat, blueprint.config.network.backend
-    if obstacle == NATIVE and not describes_natively(blueprint.sketch, flat, backend):
-        obstacle = TORCH_COMPUTES
-    return f"rounds: {rounds_text(obstacle)}"
 
 
 def lag_data(lags: list[Lag]) -> dict[str, Any]:

@@ -40,12 +40,13 @@ from hive.cli.parts.starting import (
     start,
 )
 from hive.errors import ActorFailed, HiveError, UsageError
-from hive.monitor import StatusLine, snapshot_of
+from hive.monitor import Snapshot, StatusLine, snapshot_of
 from hive.monitor.history import History
 from hive.monitor.line import SnapshotLines
 from hive.monitor.poller import poll_once
 from hive.records import RunDirectory
 from hive.records.failed_starts import has_results
+from hive.records.summary import AS_FAST, rounds_in, rounds_text
 from hive.runtime.actor.error_location import signal_name
 from hive.runtime.process.stop_signals import REASONS
 from hive.runtime.run.control import ControlClient, open_run
@@ -137,6 +138,7 @@ class Foreground:
         self.starts = WaitReporter(line.say, START_REPORT_S)
         self.leaving = False
         self.greeted = False
+        self.updated = False  # whether the first updates were seen
 
     def watch(self) -> int:
         with self._signals(), read_keys(self.line.live) as keys:
@@ -189,6 +191,7 @@ class Foreground:
             if not self.greeted:
                 self.starts.see(lambda: late_actors(status, ("starting",)) or "the start of the run")
             if self.greeted:
+                self._show_rounds(snapshot)
                 self.events.show(self.line, snapshot.warnings)
                 self.line.draw(snapshot)
                 if self.lines is not None:
@@ -206,6 +209,14 @@ class Foreground:
             )
         else:
             self.line.say(f"look at it: hive monitor {name} · stop it: hive down {name}")
+
+    def _show_rounds(self, snapshot: Snapshot) -> None:
+        """Say once, after the first updates, that they are made the slow way, and why."""
+        if not snapshot.updates or self.updated:
+            return
+        self.updated = True
+        if (obstacle := rounds_in(row.counters for row in snapshot.actors)) not in AS_FAST:
+            self.line.say(f"rounds: {rounds_text(obstacle)}, which is slower than in native calls")
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

@@ -117,6 +117,7 @@ def run_trial(config: Config, file: Path | None, sets: list[str], *, measured: b
         "state": summary.state,
         "env_steps": summary.env_steps,
         "updates": summary.updates,
+        "rounds": summary.rounds if summary.updates else "",  # before its first gradient the learner does not know
         "wall_s": round(time.monotonic() - begun, 3),
         "train_s": summary.train_s,
     }

@@ -1,7 +1,8 @@
 """Chooses what the spaces of an environment without tuned settings need besides the defaults of the algorithm.
 
-Vectors of numbers whose scale is unknown need nothing, because the defaults are made for them. The values for images
-are those of rl-baselines3-zoo for Atari (hyperparams/ppo.yml).
+Vectors of numbers whose scale is unknown need nothing, because the defaults are made for them. The values for frames of
+a game are those of rl-baselines3-zoo for Atari (hyperparams/ppo.yml). The grids of small worlds need nothing either:
+with Atari's values they learn less (examples/results/init.csv).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hive.envs.spaces.kinds import kinds_of, patterns_for, spec_of_kind
 from hive.envs.spaces.observation import BESIDE_MASK, INDEX_KEY, MASK_KEY, STATE_KEY, ArraySpec, ObservationPart
 from hive.envs.spaces.spec import EnvironmentSpec
 
+FRAME_SIDE = 64  # least height and width of a frame of a game: smaller images are grids and boards, one cell a pixel
 MANY_ELEMENTS = 64  # observations with more elements get wider layers than the default of 64, 64
 EPISODES = 10  # least episodes of each environment between two checkpoints, if their limit is known
 
@@ -95,7 +97,7 @@ def _settings(
     """Return the settings for one kind of agents."""
     settings = [] if spec.agents else _mask(spec, info_has_mask)  # the mask of agents is found without a key
     if scheme in ("ppo", "ippo", "mappo"):
-        settings += _image_rounds() if _is_image(spec) else _rare_checkpoints(spec)
+        settings += _frame_rounds() if _has_frames(spec) else _rare_checkpoints(spec)
     settings += _network(spec, SCHEMES[scheme].defaults.get("network.critic_parts", ()))
     usual = ALGORITHM_DEFAULTS[SCHEMES[scheme].defaults.get("algorithm.name", "a2c")]
     if usual.get("network.normalize_observations") and _is_scaled(spec):
@@ -165,9 +167,15 @@ def _shows_image(one: ArraySpec) -> bool:
     return one.channels != NO_IMAGE and (one.low, one.high) == PIXELS
 
 
-def _is_image(spec: EnvironmentSpec) -> bool:
-    """Whether a part of the observation is an image."""
-    return any(map(_shows_image, spec.observation.inputs))
+def _has_frames(spec: EnvironmentSpec) -> bool:
+    """Whether a part of the observation is a frame of a game, and not the grid of a small world."""
+    return any(_shows_image(one) and min(_sides(one)) >= FRAME_SIDE for one in spec.observation.inputs)
+
+
+def _sides(image: ArraySpec) -> tuple[int, int]:
+    """Return height and width of an image."""
+    height, width = image.shape[1:] if image.channels == "first" else image.shape[:2]
+    return height, width
 
 
 def _rare_checkpoints(spec: EnvironmentSpec) -> list[Setting]:
@@ -179,7 +187,7 @@ def _rare_checkpoints(spec: EnvironmentSpec) -> list[Setting]:
     return [Setting("checkpoint.every", {"steps": steps * keys_of(CollectionConfig)["envs"].default}, reason)]
 
 
-def _image_rounds() -> list[Setting]:
+def _frame_rounds() -> list[Setting]:
     return [
         Setting("run.steps", 10_000_000, "images take many steps: as rl-baselines3-zoo for Atari"),
         Setting("collection.envs", 8, "8 x 128 = 1,024 steps a round, as there"),
@@ -198,11 +206,11 @@ def _network(spec: EnvironmentSpec, hidden: Sequence[str]) -> list[Setting]:
     """Return settings of the layers. hidden: parts of observations that the policy does not see."""
     settings = []
     inputs = [one for one in spec.observation.inputs if getattr(one, "name", "") not in hidden]
-    if _is_image(spec):
+    if _has_frames(spec):
         settings.append(Setting("env.frame_stack", 4, "several frames show what moves, and where to"))
         settings.append(Setting("network.separate_networks", False, "policy and value share the convolutions"))
     elements = sum(prod(one.shape) for one in inputs)
-    if not _is_image(spec) and elements > MANY_ELEMENTS:
+    if not any(map(_shows_image, inputs)) and elements > MANY_ELEMENTS:
         settings.append(Setting("network.middleware", (256, 256), f"{elements} elements to combine"))
     return settings
 

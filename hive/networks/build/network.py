@@ -53,7 +53,7 @@ from hive.networks.rows.recurrent import (
     recurrent_cell,
 )
 from hive.networks.weights.dense import Dense
-from hive.networks.weights.flat import FlatLayout, FlatParameters
+from hive.networks.weights.flat import FlatParameters
 from hive.runtime.process.user_code.torch_state import hive_torch
 
 Observations = Tensor | Mapping[str, Tensor]
@@ -231,16 +231,6 @@ def compute_natively(module: nn.Module, flat: FlatParameters, backend: str = "au
             hint="it computes linear layers, with noise or without, tanh, relu, silu, LayerNorm and dueling heads; "
             '"auto" uses torch for all others',
         )
-
-
-def describes_natively(module: nn.Module, flat: FlatLayout, backend: str = "auto") -> bool:
-    """Return whether all networks in `module`, which may be on "meta", are described to hive._native for its rounds."""
-    found = _nets_in(module)
-    networks = {network for network, _ in found}
-    critics = all(one in networks for one in module.modules() if isinstance(one, Critics))
-    return bool(backend != "torch" and found and critics) and all(
-        Dense.describes(flat, [(list(one.trunk), heads_of(one) or []) for one in branches]) for _, branches in found
-    )
 
 
 def acting_alone(module: nn.Module) -> nn.Module:

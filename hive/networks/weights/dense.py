@@ -32,7 +32,7 @@ from hive.networks.build.layers import NoisyLinear
 from hive.networks.build.value_heads import TwoStreams
 from hive.networks.rows.inputs import InputName
 from hive.networks.weights.derived import Derivation, DerivedPlaces, Places
-from hive.networks.weights.flat import FlatLayout, FlatParameters, Floats
+from hive.networks.weights.flat import FlatParameters, Floats
 
 MOST_KEPT = 2  # passes kept at once: an actor's loss is differentiated through a critic that has its own
 
@@ -122,17 +122,6 @@ class Dense:
         if len(known) < len(networks) or any(head.takes_features for _, heads in networks for head in heads):
             return None
         return cls(flat, networks, known, places.derivation() if isinstance(places, DerivedPlaces) else None)
-
-    @classmethod
-    def describes(cls, flat: FlatLayout, networks: Networks) -> bool:
-        """Return whether `described` returns passes of these networks, whose modules may be on "meta"."""
-        heads = [head for _, own in networks for head in own]
-        places = DerivedPlaces(flat) if _derives(networks) else Places(flat)
-        programs = [_program(places, layers, own) for layers, own in networks]
-        return all(head.as_columns and not head.takes_features for head in heads) and all(
-            program is not None and (program.joins or not any(isinstance(head, TwoStreams) for head in own))
-            for program, (_, own) in zip(programs, networks, strict=True)
-        )
 
     def over(self, flat: FlatParameters) -> Dense | None:
         """Return the same for another FlatParameters of the same modules."""

@@ -25,7 +25,7 @@ from hive.experience import Purpose, stream_seed
 from hive.learning.described import UNDESCRIBED, Described, describes
 from hive.networks.rows.normalization import MOMENTS_OF
 from hive.networks.weights.derived import noise_words
-from hive.records.summary import NATIVE, ROUNDS
+from hive.records.summary import FEW_UPDATES, NATIVE, ROUNDS
 from hive.runtime import Layout, SlotInlet, Status
 from hive.runtime.carriers.boards import BoardWriter
 from hive.runtime.memory.segments import Arrays, Bytes
@@ -43,8 +43,6 @@ COUNTED = (
 """The counters that an update changes."""
 
 NO_WORDS = np.zeros(0, np.int64)
-
-FEW_UPDATES = "a round has at most two updates, whose counts the worker writes"
 
 # From a turn to its gradient and the later ones; or why the worker makes it, one of ROUNDS; None: no round has begun.
 Describe = Callable[[int], Described | str | None]
