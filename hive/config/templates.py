@@ -25,10 +25,12 @@ ALWAYS = {
     "env.id": "Gymnasium id, package.module:Class, or ./library.so:Name",
 }
 
+EVALUATIONS = 20  # proposed for a run: each takes as long as its episodes, and has a video
+
 WATCHED = """
-# Evaluations every 200 updates with a video of each, which `hive web` shows: remove the `# ` below.
+# {count} evaluations with a video of each, which `hive web` shows: remove the `# ` below.
 # [evaluation]
-# every = { updates = 200 }
+# every = {{ steps = {steps:_} }}
 # videos = 1                       # needs pip install 'hive-trainer[video]'
 """
 
@@ -137,7 +139,8 @@ def template(
         "\n# Start it with `hive up FILE`. Other keys have their defaults: `hive config FILE` shows all of them.\n"
     )
     named = "\n".join(["", f"[{POLICIES}]", *(row.line for row in policies), ""]) if policies else ""
-    watched = WATCHED if evaluates and not config.evaluation.every else ""
+    watched = WATCHED.format(count=EVALUATIONS, steps=max(config.run.steps // EVALUATIONS, 1))
+    watched = watched if evaluates and not config.evaluation.every else ""
     return opening + "\n" + sections(rows) + named + watched
 
 

@@ -76,12 +76,36 @@ class MinAtarBreakout(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any
     """MinAtar/Breakout-v1 with episodes of at most MOST_STEPS. Observations: float32 [10, 10, 4], 0 or 1."""
 
     def __init__(self) -> None:
-        if "MinAtar/Breakout-v1" not in gymnasium.registry:
-            importlib.import_module("minatar.gym").register_envs()
-        super().__init__(gymnasium.make("MinAtar/Breakout-v1", max_episode_steps=MOST_STEPS))
+        super().__init__(minatar_breakout())
         shape = self.env.observation_space.shape
         assert shape is not None
         self.observation_space = spaces.Box(0.0, 1.0, shape, np.float32)
 
     def observation(self, observation: NDArray[np.bool_]) -> NDArray[np.float32]:
         return observation.astype(np.float32)
+
+
+def minatar_breakout() -> gymnasium.Env[Any, Any]:
+    """Return MinAtar's Breakout as its authors made it. Observations: bool [10, 10, 4]."""
+    return _minatar("MinAtar/Breakout-v1")
+
+
+def minatar_freeway() -> gymnasium.Env[Any, Any]:
+    """Return MinAtar's Freeway as its authors made it. Observations: bool [10, 10, 7]."""
+    return _minatar("MinAtar/Freeway-v1")
+
+
+def _minatar(name: str) -> gymnasium.Env[Any, Any]:
+    if name not in gymnasium.registry:
+        importlib.import_module("minatar.gym").register_envs()
+    return gymnasium.make(name, max_episode_steps=MOST_STEPS)
+
+
+def windy_lander() -> gymnasium.Env[Any, Any]:
+    """Return LunarLander with wind, for which there are no tuned settings."""
+    return gymnasium.make("LunarLander-v3", enable_wind=True)
+
+
+def fast_hopper() -> gymnasium.Env[Any, Any]:
+    """Return MuJoCo's Hopper where it is rewarded twice for its speed and sees where it is."""
+    return gymnasium.make("Hopper-v5", forward_reward_weight=2.0, exclude_current_positions_from_observation=False)

@@ -288,3 +288,30 @@ TASKS |= {
     for name, env, goal in (("cartpole", "CartPole-v1", 475.0), ("acrobot", "Acrobot-v1", -100.0))
     for scheme in ("pqn", "nstep-q")
 }
+
+TASKS |= {
+    (task := InitTask(f"init-{name}", env, steps)).name: task
+    for name, env, steps in (
+        ("frozenlake", "FrozenLake-v1", 100_000),
+        ("taxi", "Taxi-v4", 150_000),
+        ("cliffwalking", "CliffWalking-v1", 100_000),
+        ("blackjack", "Blackjack-v1", 60_000),
+        ("minigrid-empty", "MiniGrid-Empty-5x5-v0", 40_000),
+        ("minigrid-doorkey", "MiniGrid-DoorKey-5x5-v0", 80_000),
+        ("minigrid-lava", "MiniGrid-LavaGapS5-v0", 60_000),
+        ("minatar-breakout", "comparison.environments:minatar_breakout", 100_000),
+        ("minatar-freeway", "comparison.environments:minatar_freeway", 60_000),
+        ("windy-lander", "comparison.environments:windy_lander", 100_000),
+        ("carracing", "CarRacing-v3", 8_192),
+        ("pointmaze", "gymnasium_robotics:PointMaze_UMazeDense-v3", 40_000),
+        ("hopper-2", "comparison.environments:fast_hopper", 60_000),
+        ("highway", "highway_env:highway-fast-v0", 4_096),
+        ("parking", "highway_env:parking-v0", 20_000),
+        ("flappybird", "flappy_bird_gymnasium:FlappyBird-v0", 40_000),
+        ("2048", "gymnasium_2048:gymnasium_2048/TwentyFortyEight-v0", 40_000),
+        ("battleship", "popgym:popgym-BattleshipEasy-v0", 60_000),
+        ("minesweeper", "popgym:popgym-MineSweeperEasy-v0", 60_000),
+        ("cartpole-positions", "cartpole_positions:CartPolePositions", 60_000),
+        ("masked", "comparison.environments:InvalidActions", 40_000),
+    )
+}

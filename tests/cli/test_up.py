@@ -201,7 +201,7 @@ def watch(run: RunDirectory, process: FakeProcess, *now: dict[str, Any]) -> tupl
 def test_slow_updates_are_said_once(place: Place, number: int, slow: int) -> None:
     run = place.never_begun()
     now = status(actor("learner-0", counters={**results(), "rounds": float(number)}))
-    code, lines = watch(run, FakeProcess(nothing, nothing, nothing, lambda: place.end(run)), now, now, now)
+    _, lines = watch(run, FakeProcess(nothing, nothing, nothing, lambda: place.end(run)), now, now, now)
     assert sum(line.startswith("rounds: updates one by one (network: ") for line in lines) == slow
     assert sum("rounds: " in line for line in lines) == slow
 

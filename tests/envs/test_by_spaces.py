@@ -15,7 +15,9 @@ from hive.envs.spaces.spec import EnvironmentSpec
 
 VECTOR = ObservationSpec((8,), "float32")
 IMAGE = ObservationSpec((84, 84, 4), "uint8")
+GRID = ObservationSpec((7, 7, 3), "uint8")
 STATES = ObservationSpec((16,), "float32", (16,), (0,))
+MANY_STATES = ObservationSpec((500,), "float32", (500,), (0,))
 FORCES = Box((2,), (-1.0, -1.0), (1.0, 1.0))
 
 
@@ -41,7 +43,13 @@ def test_many_elements_get_wide_layers() -> None:
     assert chosen(ObservationSpec((5, 13), "float32"), FORCES) == {"network.middleware": (256, 256)}
 
 
-@pytest.mark.parametrize("observation", [IMAGE, STATES, ObservationSpec((9,), "uint8")])
+@pytest.mark.parametrize("observation", [GRID, STATES, ObservationSpec((9,), "uint8")])
+def test_small_grids_and_few_states_get_nothing(observation: ObservationSpec) -> None:
+    """Atari's settings, and observations without normalization, learn less there (examples/results/init.csv)."""
+    assert chosen(observation, Discrete(4)) == {}
+
+
+@pytest.mark.parametrize("observation", [IMAGE, MANY_STATES, ObservationSpec((99,), "uint8")])
 def test_observations_that_are_scaled_already_are_not_normalised(observation: ObservationSpec) -> None:
     assert chosen(observation, Discrete(4))["network.normalize_observations"] is False
     assert "network.normalize_observations" not in chosen(observation, Discrete(4), "dqn")

@@ -100,7 +100,7 @@ def _settings(
         settings += _frame_rounds() if _has_frames(spec) else _rare_checkpoints(spec)
     settings += _network(spec, SCHEMES[scheme].defaults.get("network.critic_parts", ()))
     usual = ALGORITHM_DEFAULTS[SCHEMES[scheme].defaults.get("algorithm.name", "a2c")]
-    if usual.get("network.normalize_observations") and _is_scaled(spec):
+    if usual.get("network.normalize_observations") and _is_scaled(spec) and (_has_frames(spec) or _is_wide(spec)):
         reason = "these observations have a known scale"
         settings.append(Setting("network.normalize_observations", False, reason))
     if preset == "atari":
@@ -205,16 +205,27 @@ def _frame_rounds() -> list[Setting]:
 def _network(spec: EnvironmentSpec, hidden: Sequence[str]) -> list[Setting]:
     """Return settings of the layers. hidden: parts of observations that the policy does not see."""
     settings = []
-    inputs = [one for one in spec.observation.inputs if getattr(one, "name", "") not in hidden]
     if _has_frames(spec):
         settings.append(Setting("env.frame_stack", 4, "several frames show what moves, and where to"))
         settings.append(Setting("network.separate_networks", False, "policy and value share the convolutions"))
-    elements = sum(prod(one.shape) for one in inputs)
-    if not any(map(_shows_image, inputs)) and elements > MANY_ELEMENTS:
-        settings.append(Setting("network.middleware", (256, 256), f"{elements} elements to combine"))
+    if _is_wide(spec, hidden):
+        count = _elements(spec, hidden)
+        settings.append(Setting("network.middleware", (256, 256), f"{count} elements to combine"))
     return settings
 
 
+def _is_wide(spec: EnvironmentSpec, hidden: Sequence[str] = ()) -> bool:
+    """Whether the first dense layer combines many elements. hidden: as in `_network`."""
+    return not any(map(_shows_image, spec.observation.inputs)) and _elements(spec, hidden) > MANY_ELEMENTS
+
+
+def _elements(spec: EnvironmentSpec, hidden: Sequence[str]) -> int:
+    return sum(prod(one.shape) for one in spec.observation.inputs if getattr(one, "name", "") not in hidden)
+
+
 def _is_scaled(spec: EnvironmentSpec) -> bool:
-    """Whether all inputs are bytes, one-hot vectors or integers with bounds, whose scale is known."""
+    """Whether all inputs are bytes, one-hot vectors or integers with bounds, whose scale is known.
+
+    Few of them learn as well or better with normalization, which makes rare states large (FrozenLake, CliffWalking).
+    """
     return not any(one.dtype == "float32" and not one.counts and not one.low for one in spec.observation.inputs)
