@@ -55,7 +55,7 @@ def test_keys_that_differ_have_their_reason_and_their_default() -> None:
         "",
         "[collection]",
         "rollout = 64                        # for fun; default 128",
-        *WATCHED.splitlines(),
+        *WATCHED.format(count=20, steps=25_000).splitlines(),
     ]
 
 
@@ -88,4 +88,4 @@ def test_the_lines_that_record_evaluations_load_without_their_marks() -> None:
     text = template("CartPole-v1", "ppo", [], ORIGIN)
     head, _, watched = text.partition("# [evaluation]")
     config = load_config("x", text=head + ("# [evaluation]" + watched).replace("# ", "", 3))
-    assert (config.evaluation.every, config.evaluation.videos) == ({"updates": 200}, 1)
+    assert (config.evaluation.every, config.evaluation.videos) == ({"steps": 25_000}, 1)
