@@ -162,7 +162,7 @@ def test_a_killed_supervisor_fails_its_row_with_what_the_files_have(place: Place
     runs.polls = {2: 5}
     done = place.hive("up", place.config(), "--seeds", "2,6", "--jobs", "2")
     assert (done.code, rows_of(done)[1][:6]) == (1, ["6", "cart-2", "failed", "640", "5", "9.0"])
-    assert "seed 6: error: the supervisor was killed (SIGKILL) without a summary; the run cart-2 is lost" in done.err
+    assert "seed 6: error: the supervisor was killed (SIGKILL); the run cart-2 is lost" in done.err
     assert runs.log[-1] == "end 2"
 
 

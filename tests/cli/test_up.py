@@ -227,7 +227,7 @@ def test_a_run_that_never_got_going_is_not_greeted(place: Place) -> None:
 
 
 def test_a_supervisor_that_was_killed_lost_the_run(place: Place) -> None:
-    run = place.never_begun()
+    run = place.live(None, pid=1)  # that of a FakeProcess
     with pytest.raises(
         ActorFailed, match=r"(?m)^the supervisor was killed \(SIGKILL\); the run cartpole-1 is lost$"
     ) as e:

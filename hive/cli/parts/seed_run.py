@@ -122,25 +122,26 @@ class SeedRun:
         self._disconnect()
         os.close(self._exit_fd)
         self._wall_s = time.monotonic() - self._started
-        if self._signals and discard_unbegun(self.directory):
-            self.state, self.directory = STOPPED, None
-        elif began(self.directory):
-            self.summary = summary = Summary.read(self.directory.summary_file)
+        directory = self.directory
+        try:
+            self._take_result(directory, self._process)
+        except HiveError as error:
+            self.refuse(error)
+            with suppress(HiveError):
+                self.counts = _counts_of(poll_once(directory)) if directory.path.exists() else None
+        if not directory.path.exists():
+            self.directory = None  # its name is free again
+
+    def _take_result(self, directory: RunDirectory, process: subprocess.Popen[bytes]) -> None:
+        """Take over the summary. Raises the error of a run that did not end in order, and RecordError."""
+        if self._signals and discard_unbegun(directory):
+            self.state = STOPPED
+        elif began(directory):
+            self.summary = summary = Summary.read(directory.summary_file)
             self.state = summary.state
             self.counts = Counts(summary.env_steps, summary.updates, summary.return_text)
         else:
-            self._fail(self.directory, self._process)
-
-    def _fail(self, directory: RunDirectory, process: subprocess.Popen[bytes]) -> None:
-        try:
             raise_failure(directory, process.returncode, process.pid)
-        except HiveError as error:
-            self.refuse(error)
-        if not directory.path.exists():
-            self.directory = None  # its name is free again
-            return
-        with suppress(HiveError):
-            self.counts = _counts_of(poll_once(directory))
 
     def _disconnect(self) -> None:
         if self._client is not None:

@@ -172,17 +172,17 @@ def raise_failure(directory: RunDirectory, code: int, pid: int) -> NoReturn:
         # An actor failed; or the disk was too full for failure.json, and the summary holds text and hint of the error.
         text, _, hint = summary.error.partition("\n\nhint: ")
         raise failed_start(directory, ActorFailed(text, hint=hint))
-    how = f"was killed ({signal_name(-code)})" if code < 0 else f"ended with code {code}"
+    killed = f"was killed ({signal_name(-code)})" if code < 0 else ""
     if _marked_running(directory, pid):
         way = f"; to continue it: hive resume {directory.name}" if list_checkpoints(directory.checkpoints) else ""
         raise ActorFailed(
-            f"the supervisor {how} without a summary; the run {directory.name} is lost",
+            f"the supervisor {killed or f'ended with code {code} without a summary'}; the run {directory.name} is lost",
             hint=f"its files are in {directory.path}{way}",
         )
     output = directory.logs / SUPERVISOR_OUTPUT
     cause = _last_line(output) or _no_room(directory)
     error = ActorFailed(
-        f"the supervisor {how} before the run began{f': {cause}' if cause else ''}",
+        f"the supervisor {killed or f'ended with code {code}'} before the run began{f': {cause}' if cause else ''}",
         hint=f"its output is in {output}",
     )
     raise failed_start(directory, error)
