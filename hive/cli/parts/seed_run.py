@@ -110,7 +110,7 @@ class SeedRun:
             if self._client is None:
                 self._client = open_run(self.directory)
                 self._client.request_watch()
-            while select.select([self._client.line], [], [], 0)[0]:
+            while _readable([self._client.line.fileno()], 0.0):
                 self.counts = _counts_of(snapshot_of(self._client.next_status()))
         except HiveError:
             self._disconnect()  # starting or ending; the next call tries again
@@ -151,10 +151,15 @@ class SeedRun:
 
 def wait_for_end(runs: list[SeedRun], seconds: float) -> None:
     """Wait until one of these runs has ended, at most `seconds`."""
+    _readable([run._exit_fd for run in runs], seconds)
+
+
+def _readable(descriptors: list[int], seconds: float) -> bool:
+    """Wait until one can be read, at most `seconds`. With poll, because select refuses descriptors above 1023."""
     poller = select.poll()
-    for run in runs:
-        poller.register(run._exit_fd, select.POLLIN)
-    poller.poll(seconds * 1000)
+    for descriptor in descriptors:
+        poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(seconds * 1000))
 
 
 def _counts_of(snapshot: Snapshot) -> Counts:
