@@ -193,7 +193,7 @@ def test_a_signal_ends_all_that_run_and_starts_no_other(place: Place, runs: Runs
     asked = signal.SIGTERM if number == signal.SIGHUP else number
     assert [process.signals for process in runs.processes.values()] == [[asked], [asked]]
     assert [row[2] for row in rows_of(done)[1:3]] == ["stopped", "stopped"]
-    assert done.err.startswith("stopping: saving the state of 2 runs - ")
+    assert done.err.startswith("stopping: saving the state of all that run - ")
     assert done.err.endswith(
         "again to stop at once\nto continue seed 1: hive resume cart-1\n"
         "to continue seed 2: hive resume cart-2\nto run the seeds that did not begin: --seeds 5\n"

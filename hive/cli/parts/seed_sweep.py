@@ -128,7 +128,7 @@ class Sweep:
                 run.ask_to_end(self.signals[-1])
             if len(self.signals) == 1:
                 again = f"{signal_text(self.signals[0])} again to stop at once"
-                self.table.say(f"stopping: saving the state of {len(self._in(RUNNING))} runs - {again}")
+                self.table.say(f"stopping: saving the state of all that run - {again}")
 
     def _follow(self, running: list[SeedRun]) -> None:
         """Show the runs until one ends or POLL_S seconds are over, and add the rows of those that have ended."""

@@ -33,7 +33,7 @@ from hive.cli.parts.interrupts import number_of
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.printable import printable
-from hive.records import RunDirectory, Summary, list_checkpoints, read_document, read_run_facts
+from hive.records import RunDirectory, Summary, read_document, read_run_facts
 from hive.records.crash import StartFailure
 from hive.records.documents import failure
 from hive.records.failed_starts import has_results, put_away
@@ -174,10 +174,9 @@ def raise_failure(directory: RunDirectory, code: int, pid: int) -> NoReturn:
         raise failed_start(directory, ActorFailed(text, hint=hint))
     killed = f"was killed ({signal_name(-code)})" if code < 0 else ""
     if _marked_running(directory, pid):
-        way = f"; to continue it: hive resume {directory.name}" if list_checkpoints(directory.checkpoints) else ""
         raise ActorFailed(
             f"the supervisor {killed or f'ended with code {code} without a summary'}; the run {directory.name} is lost",
-            hint=f"its files are in {directory.path}{way}",
+            hint=f"to continue it: hive resume {directory.name}; its files are in {directory.path}",
         )
     output = directory.logs / SUPERVISOR_OUTPUT
     cause = _last_line(output) or _no_room(directory)
