@@ -29,6 +29,7 @@ from hive.records import RunDirectory
 from hive.runtime.process.stop_signals import FORCED
 
 MAX_SEEDS = 1000  # maximum number of seeds: a typing error must not start a year of training
+HINT = "\n\nhint: "  # begins the hint of an error in a summary
 POLL_S = 0.25  # interval between two looks at signals and statuses; the end of a run is noticed at once
 
 
@@ -144,13 +145,8 @@ class Sweep:
 
     def _ended(self, run: SeedRun) -> None:
         self.table.add(run)
-        if run.state != FAILED:
-            return
-        text = run.error.render() if run.error is not None else ""
-        if run.summary is not None and run.directory is not None:
-            cause, name = run.summary.error or run.summary.stop_reason, name_from_here(run.directory)
-            text = f"error: {cause}\n\nhint: hive doctor {name}, hive logs {name}"
-        self.table.say(f"seed {run.seed}: {text}")
+        if run.state == FAILED:
+            self.table.say(f"seed {run.seed}: {_cause(run)}")
 
     def _report_rest(self) -> None:
         """Print how to continue what was stopped, and to run what was not started."""
@@ -168,3 +164,13 @@ class Sweep:
             return int(bool(self._in(FAILED)))
         errors = [run.error for run in self.runs if run.error is not None]
         return errors[0].exit_code if errors else 128 + min(self.signals)
+
+
+def _cause(run: SeedRun) -> str:
+    """Return why a run failed, and how to see more."""
+    if run.error is not None:
+        return run.error.render()
+    assert run.summary is not None
+    assert run.directory is not None
+    cause, name = run.summary.error or run.summary.stop_reason, name_from_here(run.directory)
+    return f"error: {cause}{'' if HINT in cause else f'{HINT}hive doctor {name}, hive logs {name}'}"
