@@ -75,7 +75,7 @@ class StatusLine:
                 self.say(plain_text(snapshot, rate))
 
     def draw_lines(self, lines: Sequence[str]) -> None:
-        """Draw these lines in place of what is shown. Each is cut to the width of the terminal."""
+        """Replace the lines on the terminal by these, each cut to its width."""
         from rich.text import Text
 
         self._show(Text("\n".join(map(printable, lines)), no_wrap=True, overflow="crop"))

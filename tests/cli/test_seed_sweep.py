@@ -93,7 +93,9 @@ class Runs:
         process.code = {6: -9, 7: 2}.get(seed, 0)
         if seed == 6:
             self.place.serve(directory, None)
-            write_run_facts(directory, dataclasses.replace(read_run_facts(directory), start_time=1))  # of a dead one
+            write_run_facts(
+                directory, dataclasses.replace(read_run_facts(directory), start_time=1)
+            )  # it is no longer alive
             process.pid = os.getpid()
         return process
 

@@ -29,7 +29,7 @@ WAITING, RUNNING, FAILED, STOPPED = "waiting", "running", "failed", "stopped"
 
 @dataclass(frozen=True)
 class Counts:
-    """What a row shows of a run: environment steps, updates, and the mean return of 100 training episodes as text."""
+    """The counts in a row: environment steps, updates, and the mean return of 100 training episodes as text."""
 
     env_steps: int
     updates: int

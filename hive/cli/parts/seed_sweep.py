@@ -149,7 +149,7 @@ class Sweep:
             self.table.say(f"seed {run.seed}: {_cause(run)}")
 
     def _report_rest(self) -> None:
-        """Print how to continue what was stopped, and to run what was not started."""
+        """Print the commands that resume stopped runs, and the seeds that did not begin."""
         for run in self._in(STOPPED):
             if run.directory is not None:
                 self.table.say(f"to continue seed {run.seed}: hive resume {name_from_here(run.directory)}")
