@@ -1,5 +1,8 @@
 """Counts the cores that this process may use: those of its affinity, or fewer by the CPU quota of a control group.
 
+The variable HIVE_CORES lowers the number for this process and those that it starts, such as the runs of
+`hive up --seeds 1..5 --jobs 2`. It binds no process to a core: only numbers that follow from the cores become smaller.
+
 A container started with `docker --cpus 2`, a pod with a CPU limit, and a systemd unit with `CPUQuota` see all cores of
 the machine, but the kernel stops them for the rest of each period once they have used their quota.
 """
@@ -9,19 +12,53 @@ from __future__ import annotations
 import math
 import os
 import re
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from hive.errors import UsageError
 
 # Type of a mounted file system of control groups -> the files of a quota: in version 2 `cpu.max` holds both numbers,
 # "max" without a quota. Version 1 has a file for each, and -1 without a quota.
 FILES = {"cgroup2": ("cpu.max",), "cgroup": ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
 UNLIMITED = ("max", "-1")
 
+LIMIT = "HIVE_CORES"
+
 
 def cores() -> int:
-    """Return the number of cores that this process may keep busy: a quota of 1.5 cores is 2 for part of the time."""
-    available, quota = len(os.sched_getaffinity(0)), cpu_quota()
+    """Return the number of cores that this process may keep busy: a quota of 1.5 cores is 2 for part of the time.
+
+    Raises UsageError for a HIVE_CORES that is not a positive number.
+    """
+    quota = cpu_quota()
+    available = min(len(os.sched_getaffinity(0)), cores_limit() or sys.maxsize)
     return available if quota is None else min(available, max(1, math.ceil(quota)))
+
+
+def cores_limit() -> int | None:
+    """Return the number in HIVE_CORES; None without one. Raises UsageError."""
+    text = os.environ.get(LIMIT, "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise UsageError(f"{LIMIT} is `{text}`: expected a whole number >= 1", hint=f"unset {LIMIT} to use all cores")
+    return int(text)
+
+
+@contextmanager
+def share_of_cores(shares: int) -> Iterator[None]:
+    """Set HIVE_CORES, inside the context, to what each of this many shares of the cores has: at least 1."""
+    before, share = os.environ.get(LIMIT), max(1, cores() // shares)
+    os.environ[LIMIT] = str(share)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[LIMIT]
+        else:
+            os.environ[LIMIT] = before
 
 
 def cpu_quota(proc: Path = Path("/proc")) -> float | None:

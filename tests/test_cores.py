@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hive import cores as module
-from hive.cores import cores, cpu_quota
+from hive.cores import LIMIT, cores, cpu_quota, share_of_cores
+from hive.errors import UsageError
 
 
 def groups(folder: Path, cgroup: str, mounts: list[str], files: dict[str, str]) -> Path:
@@ -67,3 +68,24 @@ def test_a_part_of_a_core_is_one_core_and_a_quota_adds_none(
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 5})
     monkeypatch.setattr(module, "cpu_quota", lambda: quota)
     assert cores() == expected
+
+
+def test_a_share_of_the_cores_is_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3, 4})
+    monkeypatch.setattr(module, "cpu_quota", lambda: None)
+    monkeypatch.delenv(LIMIT, raising=False)
+    with share_of_cores(2):
+        assert (cores(), os.environ[LIMIT]) == (2, "2")  # which the runs inherit
+        with share_of_cores(9):
+            assert cores() == 1
+        assert cores() == 2
+    assert cores() == 5
+    monkeypatch.setenv(LIMIT, "8")
+    assert cores() == 5
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5"])
+def test_a_limit_of_cores_that_is_no_number(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(LIMIT, text)
+    with pytest.raises(UsageError, match=f"HIVE_CORES is `{text}`"):
+        cores()

@@ -9,7 +9,7 @@ import argparse
 import json
 from typing import Any
 
-from hive.cli.parts.arguments import add_config_file, add_start, add_topology, check_start
+from hive.cli.parts.arguments import add_config_file, add_start, add_topology, check_start, whole_number
 from hive.errors import UsageError
 
 
@@ -25,7 +25,13 @@ def add_up(commands: Any) -> None:
     add_start(up, exact="with --resume: as `hive resume --exact`")
     add_topology(up)
     up.add_argument("--seed", type=int, help="random seed; the same as --set run.seed=SEED")
-    up.add_argument("--seeds", metavar="1..5", help="start one run after another with these seeds, and print a table")
+    up.add_argument("--seeds", metavar="1..5", help="start one run after another with these seeds, and show a table")
+    up.add_argument(
+        "--jobs",
+        type=whole_number("number of jobs", 1),
+        metavar="N",
+        help="with --seeds: up to N runs at once, each on its share of the cores (default: 1)",
+    )
     up.add_argument("-n", "--name", help="name of the run, to which a number is appended; as --set run.name=NAME")
     up.set_defaults(run=run_up, owns_stdout=True)
 
@@ -34,6 +40,8 @@ def run_up(options: argparse.Namespace) -> int:
     from hive.cli.parts.launch import launch
 
     check_start(options)
+    if options.jobs is not None and options.seeds is None:
+        raise UsageError("--jobs needs --seeds", hint="hive up CONFIG --seeds 1..5 --jobs 2")
     if options.resume is not None:
         from hive.cli.parts.resuming import prepare
 
@@ -51,7 +59,7 @@ def run_up(options: argparse.Namespace) -> int:
         from hive.cli.parts.seed_sweep import run_seeds, seeds_of
 
         _check_seeds_options(options)
-        return run_seeds(options.config, overrides, seeds_of(options.seeds))
+        return run_seeds(options.config, overrides, seeds_of(options.seeds), options.jobs or 1)
     from hive.cli.parts.new_run import new_run
 
     return launch(new_run(options.config, overrides), options)
@@ -68,5 +76,5 @@ def _check_seeds_options(options: argparse.Namespace) -> None:
     if given := [name for name, is_given in others.items() if is_given]:
         raise UsageError(
             f"--seeds cannot be combined with {' and '.join(given)}",
-            hint="the command starts one run after another, and must keep running to start the next",
+            hint="the command starts several runs, and must keep running to start the next",
         )

@@ -4,8 +4,8 @@
 
 The rate covers the last ten seconds; a run older than that also shows the rate of the last minute. A narrow terminal
 shows the most important parts only. Keys are shown only where they are read. Programs read JSON: with `--json`,
-`SnapshotLines` writes a Snapshot to stdout every few seconds and at the end, one a line. rich is imported only where
-there is a terminal.
+`SnapshotLines` writes a Snapshot to stdout every few seconds and at the end, one a line. Several runs have a table in
+place of the line (hive.cli.parts.seed_table). rich is imported only where there is a terminal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from hive.monitor.bound_by import NOTHING_YET
@@ -64,9 +64,8 @@ class StatusLine:
         rate = snapshot.steps_per_s or 0.0
         minute = snapshot.rates.get("env_steps", {}).get(WINDOWS[1])
         if self.live:
-            live = self._started()
-            width = live.console.width - 1
-            live.update(_colored(live_text(snapshot, rate, width, minute=minute, keys=self.keys)), refresh=True)
+            width = self.size[0] - 1
+            self._show(_colored(live_text(snapshot, rate, width, minute=minute, keys=self.keys)))
         elif snapshot.updates:
             now = time.monotonic()
             if self.next_s is None:
@@ -74,6 +73,20 @@ class StatusLine:
             if now >= self.next_s:
                 self.next_s = now + PLAIN_EVERY_S
                 self.say(plain_text(snapshot, rate))
+
+    def draw_lines(self, lines: Sequence[str]) -> None:
+        """Replace the lines on the terminal by these, each cut to its width."""
+        from rich.text import Text
+
+        self._show(Text("\n".join(map(printable, lines)), no_wrap=True, overflow="crop"))
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The columns and rows of the terminal."""
+        return tuple(self._started().console.size)  # type: ignore[return-value]
+
+    def _show(self, text: Text) -> None:
+        self._started().update(text, refresh=True)
 
     def _started(self) -> Live:
         """Return the line on the terminal. It is drawn when it is updated, and by no thread of its own."""

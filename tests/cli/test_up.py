@@ -236,12 +236,12 @@ def test_a_run_that_never_got_going_is_not_greeted(place: Place) -> None:
 
 
 def test_a_supervisor_that_was_killed_lost_the_run(place: Place) -> None:
-    run = place.never_begun()
+    run = place.live(None, pid=1)  # that of a FakeProcess
     with pytest.raises(
         ActorFailed, match=r"(?m)^the supervisor was killed \(SIGKILL\); the run cartpole-1 is lost$"
     ) as e:
         watch(run, FakeProcess(nothing, code=-signal.SIGKILL), status())
-    assert e.value.hint == f"its files are in {run.path}"
+    assert e.value.hint == f"to continue it: hive resume {run.name}; its files are in {run.path}"
     with pytest.raises(ActorFailed, match=r"^the supervisor was killed \(signal 40\)"):  # which Python has no name for
         watch(run, FakeProcess(nothing, code=-40), status())
 

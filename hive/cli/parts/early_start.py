@@ -20,7 +20,8 @@ from hive.runtime.process.command import supervisor_command, supervisor_environm
 from hive.runtime.process.spawning import EARLY, modules_to_preload
 from hive.runtime.process.stop_signals import blocked
 
-OTHER_USES = ("-h", "--help", "--inline")  # options of `hive up` with which no supervisor starts
+# Options of `hive up` with which no supervisor starts, or one that uses fewer cores.
+OTHER_USES = ("-h", "--help", "--inline", "--jobs")
 MODULE_KEYS = ("--topology", "run.topology", "run.scheme")  # options that may replace the built-in trainer
 
 _waiting: list[subprocess.Popen[bytes]] = []  # the supervisor that was started early, if any
@@ -28,7 +29,7 @@ _waiting: list[subprocess.Popen[bytes]] = []  # the supervisor that was started 
 
 def begin(words: Sequence[str]) -> None:
     """Start a supervisor if these words of a command line will probably need one."""
-    if words[:1] != ["up"] or any(word in OTHER_USES for word in words):
+    if words[:1] != ["up"] or any(word.partition("=")[0] in OTHER_USES for word in words):
         return
     configs = [user_path(word) for word in words[1:] if word.endswith(".toml")]
     replaced = any(key in word for word in words for key in MODULE_KEYS)

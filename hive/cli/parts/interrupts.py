@@ -55,18 +55,28 @@ def deferred_interrupts() -> Iterator[None]:
 
     Only the main thread receives signals, so this does nothing in others.
     """
-    if not in_main_thread():
+    with recorded_interrupts() as held:
         yield
-        return
+    if held:
+        signal.raise_signal(held[0])
+
+
+@contextmanager
+def recorded_interrupts() -> Iterator[list[int]]:
+    """Yield a list to which each signal is appended, inside the context, in place of its handler's effect.
+
+    Signals that are ignored stay so. Outside the main thread, which receives all signals, the list stays empty.
+    """
     held: list[int] = []
+    if not in_main_thread():
+        yield held
+        return
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number in (number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)):
         signal.signal(number, lambda number, frame: held.append(number))
     try:
-        yield
+        yield held
     finally:
         for number, handler in before.items():
             if handler is not None:
                 signal.signal(number, handler)
-    if held:
-        signal.raise_signal(held[0])

@@ -39,7 +39,7 @@ from hive.cli.parts.starting import (
     raise_failure,
     start,
 )
-from hive.errors import ActorFailed, HiveError, UsageError
+from hive.errors import HiveError, UsageError
 from hive.monitor import Snapshot, StatusLine, snapshot_of
 from hive.monitor.history import History
 from hive.monitor.line import SnapshotLines
@@ -47,7 +47,6 @@ from hive.monitor.poller import poll_once
 from hive.records import RunDirectory
 from hive.records.failed_starts import has_results
 from hive.records.summary import AS_FAST, rounds_in, rounds_text
-from hive.runtime.actor.error_location import signal_name
 from hive.runtime.process.stop_signals import REASONS
 from hive.runtime.run.control import ControlClient, open_run
 
@@ -160,12 +159,6 @@ class Foreground:
         if self.lines is not None and began(self.directory):
             self.lines.draw(poll_once(self.directory), last=True)
         if not began(self.directory):
-            if self.process.returncode < 0:
-                how = signal_name(-self.process.returncode)
-                raise ActorFailed(
-                    f"the supervisor was killed ({how}); the run {self.directory.name} is lost",
-                    hint=f"its files are in {self.directory.path}",
-                )
             raise_failure(self.directory, self.process.returncode, self.process.pid)
         return report_end(self.directory, self.process.returncode, self.line.say)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hive.cores import cores, cpu_quota
+from hive.cores import LIMIT, cores, cores_limit, cpu_quota
 from hive.distribution import HOME, REMEDY, strangers
 from hive.errors import HiveError, PlatformError
 from hive.gpus import Gpu, gpus_here
@@ -74,6 +74,7 @@ def _system() -> Iterator[Diagnosis]:
     yield Diagnosis(OK, "python", f"{platform.python_version()} in {sys.executable}")
     usable, quota = cores(), cpu_quota()
     limit = "" if quota is None else f", by a CPU quota of {quota:g} cores"
+    limit += "" if cores_limit() is None else f", by {LIMIT}={cores_limit()}"
     text = f"{usable} of {os.cpu_count()}{limit}; every actor computes with one thread unless its group requests more"
     hint = "all actors share one core: collection.workers = 0 and gradients.workers = 0 are fastest"
     yield rated(usable > 1, WARN, "cores", text, hint)

@@ -38,7 +38,7 @@ from hive.records.crash import StartFailure
 from hive.records.documents import failure
 from hive.records.failed_starts import has_results, put_away
 from hive.records.jsonl import last_lines
-from hive.runtime.actor.error_location import user_frames
+from hive.runtime.actor.error_location import signal_name, user_frames
 from hive.runtime.process.command import start_supervisor
 from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 from hive.runtime.process.stop_signals import REASONS
@@ -109,12 +109,12 @@ def ask_to_end(
     counts[number] = counts.get(number, 0) + 1
     try:
         with closing(open_run(directory)) as client:
-            client.down(_signal_text(number), now=counts[number] > 1)
+            client.down(signal_text(number), now=counts[number] > 1)
     except HiveError:
         process.send_signal(number if number in REASONS else signal.SIGTERM)
 
 
-def _signal_text(number: int) -> str:
+def signal_text(number: int) -> str:
     """Return a signal as reports name it: `Ctrl-C`, `SIGTERM`."""
     return REASONS.get(signal.Signals(number), signal.Signals(number).name)
 
@@ -125,7 +125,7 @@ def abort_start(directory: RunDirectory, process: subprocess.Popen[bytes], inter
     The directory of a run without results is removed.
     """
     number = number_of(interrupt)
-    again = f"{_signal_text(number)} again to kill it"
+    again = f"{signal_text(number)} again to kill it"
     print(f"stopping {directory.name}, which was still starting - {again}", file=sys.stderr)
     try:
         ask_to_end(directory, process, number, {})
@@ -172,15 +172,16 @@ def raise_failure(directory: RunDirectory, code: int, pid: int) -> NoReturn:
         # An actor failed; or the disk was too full for failure.json, and the summary holds text and hint of the error.
         text, _, hint = summary.error.partition("\n\nhint: ")
         raise failed_start(directory, ActorFailed(text, hint=hint))
+    killed = f"was killed ({signal_name(-code)})" if code < 0 else ""
     if _marked_running(directory, pid):
         raise ActorFailed(
-            f"the supervisor ended with code {code} without a summary; the run {directory.name} is lost",
-            hint=f"its files are in {directory.path}",
+            f"the supervisor {killed or f'ended with code {code} without a summary'}; the run {directory.name} is lost",
+            hint=f"to continue it: hive resume {directory.name}; its files are in {directory.path}",
         )
     output = directory.logs / SUPERVISOR_OUTPUT
     cause = _last_line(output) or _no_room(directory)
     error = ActorFailed(
-        f"the supervisor ended with code {code} before the run began{f': {cause}' if cause else ''}",
+        f"the supervisor {killed or f'ended with code {code}'} before the run began{f': {cause}' if cause else ''}",
         hint=f"its output is in {output}",
     )
     raise failed_start(directory, error)

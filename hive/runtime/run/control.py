@@ -154,13 +154,16 @@ class ControlClient:
 
     def _request(self, request: Message, expected: type[M]) -> M:
         """Send a request and return its reply."""
+        self._send(request)
+        return self._receive(expected)
+
+    def _send(self, request: Message) -> None:
         try:
             send(self.line, request)
         except TimeoutError:
             raise _no_answer() from None
         except OSError as error:
             raise UsageError(f"the supervisor is gone ({error})") from None
-        return self._receive(expected)
 
     def _receive(self, expected: type[M]) -> M:
         """Return the next reply. All of it must arrive within the timeout of the line."""
@@ -190,7 +193,12 @@ class ControlClient:
 
     def watch(self) -> dict[str, Any]:
         """Return the current status. From now on only `next_status` may be called on this client."""
-        return self._status(self._request(Watch(), StatusReply))
+        self.request_watch()
+        return self.next_status()
+
+    def request_watch(self) -> None:
+        """Request what `watch` returns, which is the first `next_status`, without waiting for it."""
+        self._send(Watch())
 
     def next_status(self) -> dict[str, Any]:
         """Return the next status after `watch`, which the supervisor sends once a second."""

@@ -29,7 +29,7 @@ from hive.runtime.process.forked import BuildError, ForkedProcesses
 from hive.runtime.process.limits import check_limits
 from hive.runtime.process.processes import InlineProcesses, SharedMemory
 from hive.runtime.process.spawning import ForkServer
-from hive.runtime.process.stop_signals import REASONS
+from hive.runtime.process.stop_signals import FORCED, REASONS
 from hive.runtime.process.user_code.guest import Guest
 from hive.runtime.run.conclusion import conclude, conclude_unbuilt, conclude_unstarted
 from hive.runtime.run.control import control_path
@@ -48,7 +48,6 @@ from hive.runtime.wire.transport import MemoryTransport
 # The function that builds the topology of a run directory: a name, as the fork server imports it.
 FACTORY = "hive.runtime.topology.building:load"
 EXIT_CODES = {"finished": 0, "stopped": 0, "failed": 1}
-FORCED = 130  # exit code of a run that was stopped at once, as for a program ended by SIGINT
 
 
 async def _stages(
