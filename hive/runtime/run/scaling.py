@@ -21,6 +21,7 @@ from typing import Any
 
 from hive.config import Config, load_config, with_parameter
 from hive.config.other_names import RENAMED, is_key, note_on
+from hive.config.points import SCHEDULE
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import UsageError
 from hive.printable import printable
@@ -85,10 +86,11 @@ def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) ->
             free = f"keys of [{SETTABLE[:-1]}] can be changed during a run"
             raise _refusal(key, "`hive scale` changes numbers of workers" if scalable else free)
     changed = load_config(directory.resolved_file, sets)
-    differing = config.differences(changed)
+    differing = changed_keys(config, changed)
     _check_reaches_all(directory, changed, differing, sets)
+    algorithm = config.algorithm
     for key in differing:
-        with_parameter(config.algorithm, key, changed.value(key))
+        algorithm = with_parameter(algorithm, key, changed.value(key))
     if not differing:
         raise UsageError(f"{directory.name} already has these values: {', '.join(sets)}")
     if config.gradients.decentralized:
@@ -98,6 +100,12 @@ def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) ->
             + " ".join(f"--set {text}" for text in sets),
         )
     return changed
+
+
+def changed_keys(before: Config, after: Config) -> list[str]:
+    """Return the keys whose values differ and have an effect, schedules first: beside points a key takes no value."""
+    keys = [key for key in before.differences(after) if key not in after.unused]
+    return sorted(keys, key=lambda key: not key.endswith(SCHEDULE))
 
 
 def _check_reaches_all(directory: RunDirectory, changed: Config, keys: Sequence[str], sets: Sequence[str]) -> None:
