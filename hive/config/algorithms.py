@@ -92,8 +92,7 @@ class AlgorithmConfig:
     learning_rate: float = key(7e-4, "step size of the optimizer", above=0)
     learning_rate_schedule: str | tuple[tuple[int, float], ...] = schedule_of(
         learning_rate,
-        '"constant"; decreasing to 0 at run.steps: "linear", "cosine"; or, in place of learning_rate, points [step, '
-        "rate] over environment steps, linear between them",
+        '"constant"; decreasing to 0 at run.steps: "linear", "cosine"; points [step, rate], not learning_rate',
     )
     optimizer: str = key(
         "adam",

@@ -21,7 +21,6 @@ from typing import Any
 
 from hive.config import Config, load_config, with_parameter
 from hive.config.other_names import RENAMED, is_key, note_on
-from hive.config.points import SCHEDULE
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import UsageError
 from hive.printable import printable
@@ -103,9 +102,9 @@ def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) ->
 
 
 def changed_keys(before: Config, after: Config) -> list[str]:
-    """Return the keys whose values differ and have an effect, schedules first: beside points a key takes no value."""
+    """Return the keys whose values differ and have an effect; last those that take no value until points are gone."""
     keys = [key for key in before.differences(after) if key not in after.unused]
-    return sorted(keys, key=lambda key: not key.endswith(SCHEDULE))
+    return sorted(keys, key=before.unused.__contains__)
 
 
 def _check_reaches_all(directory: RunDirectory, changed: Config, keys: Sequence[str], sets: Sequence[str]) -> None:
