@@ -95,8 +95,8 @@ class Key:
 
     def fault(self, value: object) -> tuple[str | int, ...] | None:
         """Return the path inside `value` to the first wrong part, () for `value` as a whole, None if all is right."""
-        if (values := self._values_of(value)) is not None:
-            return points_fault(typing.cast("list[Any]", value), values._fits)
+        if isinstance(value, list | tuple) and (values := self._values_of(value)) is not None:
+            return points_fault(value, values._fits)
         if self.limits.numbers and is_number(value):
             value = str(value)
         words = self.limits.words if self.kind is not Mapping else ()
@@ -116,8 +116,9 @@ class Key:
     def _values_of(self, value: object) -> Key | None:
         """Return the key that the values of points are checked by; None if `value` is not given by points."""
         limits = self.limits.points
-        given = limits is not None and isinstance(value, list | tuple)
-        return Key(self.name, float, False, None, limits) if given and limits is not None else None
+        if limits is None or not isinstance(value, list | tuple):
+            return None
+        return Key(self.name, float, False, None, limits)
 
     def _type_fault(self, value: Any) -> tuple[str | int, ...] | None:
         """Return the path to the first part of another type or beyond the bounds; as `fault`."""

@@ -303,15 +303,19 @@ class _Loader:
         if fault is None:
             return True
         path, full = (section, key.name), f"{section}.{key.name}"
-        close = closest(given.value, key.limits.choices) if isinstance(given.value, str) else ""
+        wrong = given.value
+        for step in fault:
+            wrong = wrong[step]
+        is_word = isinstance(wrong, str) and not (fault and key.limits.points)
+        close = closest(wrong, key.limits.choices) if is_word else ""
         note = f"did you mean `{close}`?" if close else ""
         self._add(full, given.source.problem((*path, *fault), key.message(given.value, fault), note=note))
         return False
 
     def _check_points(self) -> None:
-        """Let points of a schedule replace the value of its key, which has no effect beside them.
+        """Drop the value of a key that points of its schedule replace: one of a source that yields to theirs.
 
-        A value from the same place or from one that goes before the schedule's is a problem.
+        Another value is a problem, because it would have no effect.
         """
         for (section, name), points in list(self.given.items()):
             path = section, name.removesuffix(SCHEDULE)
