@@ -47,7 +47,7 @@ def is_steady(schedule: Schedule, env_steps: float) -> bool:
 
 
 def _between(points: Points, env_steps: float) -> float:
-    number = bisect_right(points, env_steps, key=lambda point: point[0])  # of the next point
+    number = bisect_right(points, env_steps, key=lambda point: point[0])  # index of the next point
     if number in (0, len(points)):
         return points[max(number - 1, 0)][1]
     (start, first), (end, last) = points[number - 1 : number + 1]

@@ -14,7 +14,7 @@ from hive.config.values import is_integer, shown
 SCHEDULES = ("constant", "linear", "cosine")
 SCHEDULE = "_schedule"  # ends the name of a key with the schedule of another one
 Points = tuple[tuple[int, float], ...]  # environment steps and the value there
-Schedule = str | Points  # of a key: one of SCHEDULES, or points in place of its value
+Schedule = str | Points  # one of SCHEDULES, or points in place of the key's value
 EXAMPLE = "[[0, 3e-4], [200_000, 1e-5]]"
 
 
