@@ -11,23 +11,47 @@ the new one, and derived values are recomputed. Keys that determine the shape of
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from bisect import bisect_right
+from typing import Any, NamedTuple, Protocol
 
-from hive.config import AlgorithmConfig, with_parameter
+from hive.config import AlgorithmConfig, Points, Schedule, with_parameter
 from hive.errors import ConfigError
 
 
-def scheduled(value: float, schedule: str, progress: float) -> float:
-    """Return the value of a hyper-parameter after the share `progress` (0 to 1) of the run.
+class Progress(NamedTuple):
+    """How much of a run is done. share: of run.steps, 0 to 1. env_steps: environment steps since it began."""
 
-    linear: value * (1 - progress). cosine: value * (1 + cos(pi * progress)) / 2, the schedule of Loshchilov and Hutter
-    (2017, "SGDR") without restarts. Both end at 0.
+    share: float
+    env_steps: float
+
+
+def scheduled(value: float, schedule: Schedule, progress: Progress) -> float:
+    """Return the value of a hyper-parameter at this progress. value: that of its key, which points do not use.
+
+    linear: value * (1 - share). cosine: value * (1 + cos(pi * share)) / 2, the schedule of Loshchilov and Hutter
+    (2017, "SGDR") without restarts. Both end at 0. Points: linear between them, constant before the first and after the
+    last.
     """
+    if not isinstance(schedule, str):
+        return _between(schedule, progress.env_steps)
     if schedule == "linear":
-        return value * (1.0 - progress)
+        return value * (1.0 - progress.share)
     if schedule == "cosine":
-        return value * 0.5 * (1.0 + math.cos(math.pi * progress))
+        return value * 0.5 * (1.0 + math.cos(math.pi * progress.share))
     return value
+
+
+def is_steady(schedule: Schedule, env_steps: float) -> bool:
+    """Return whether the scheduled value stays as it is from this number of environment steps on."""
+    return schedule == "constant" if isinstance(schedule, str) else len(schedule) == 1 or env_steps >= schedule[-1][0]
+
+
+def _between(points: Points, env_steps: float) -> float:
+    number = bisect_right(points, env_steps, key=lambda point: point[0])  # index of the next point
+    if number in (0, len(points)):
+        return points[max(number - 1, 0)][1]
+    (start, first), (end, last) = points[number - 1 : number + 1]
+    return first + (last - first) * ((env_steps - start) / (end - start))
 
 
 class Configured(Protocol):

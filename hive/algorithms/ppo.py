@@ -59,7 +59,7 @@ from hive.algorithms.batches.rows import (
     together,
 )
 from hive.algorithms.losses.actor_critic import VALUE_FIT, PPOLoss, acted_rows, is_native, value_fit
-from hive.algorithms.parameters import scheduled
+from hive.algorithms.parameters import Progress, scheduled
 from hive.config import PPOConfig
 from hive.experience import Rollout
 from hive.learning import ActorCritic, TargetNetwork
@@ -77,7 +77,7 @@ class _Share:
     """The N valid acted rows of a share of a round, in which they are constants.
 
     values: before the round's first update. importance: the weights of the advantages; None without lag. fit: numbers
-    that are only reported. progress: the share of the run that is done, 0 to 1.
+    that are only reported. progress: that of the run.
     """
 
     observations: Tensor | StackedRows
@@ -88,7 +88,7 @@ class _Share:
     values: Tensor
     importance: Tensor | None
     fit: tuple[float, ...]
-    progress: float
+    progress: Progress
 
 
 class PPO:

@@ -1,5 +1,4 @@
 from hive.config.algorithms import ALGORITHMS as ALGORITHMS
-from hive.config.algorithms import SCHEDULES as SCHEDULES
 from hive.config.algorithms import A2CConfig as A2CConfig
 from hive.config.algorithms import ActorCriticConfig as ActorCriticConfig
 from hive.config.algorithms import AgentConfig as AgentConfig
@@ -27,6 +26,9 @@ from hive.config.known_tasks import tuned_tasks as tuned_tasks
 from hive.config.limits import START_LIMIT_S as START_LIMIT_S
 from hive.config.live import with_parameter as with_parameter
 from hive.config.load import load_config as load_config
+from hive.config.points import SCHEDULES as SCHEDULES
+from hive.config.points import Points as Points
+from hive.config.points import Schedule as Schedule
 from hive.config.references import absolute as absolute
 from hive.config.references import beside as beside
 from hive.config.references import calls_user_code as calls_user_code

@@ -8,14 +8,14 @@ declares the key again, by `with_default`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from hive.config.keys import is_reference, key, with_default
+from hive.config.keys import is_reference, key, schedule_of, with_default
+from hive.config.points import SCHEDULE
 
 NAMES = ("a2c", "ppo", "impala", "nstep-q", "pqn", "dqn", "c51", "qr-dqn", "sac", "td3", "ddpg", "bc")
-SCHEDULES = ("constant", "linear", "cosine")
 SCHEDULE_FIXED = "collectors computed their exploration schedule from it"
 LEARNED_FIXED = "the learned temperature is a multiple of it"
 ROUND_FIXED = "it determines the number of gradients in a round"
@@ -24,6 +24,12 @@ MEMORY_FIXED = "the replay memory has this size from the start"
 MINIBATCH = 64  # steps of a minibatch by default, as in Stable-Baselines3 and in CleanRL's PPO for MuJoCo
 LARGEST_INTEGER = 2**63 - 1  # in TOML
 LARGEST_TERM = 10_000  # of the fraction in updates_per_step: more is a typing error, and counts stay exact
+
+
+def unused_keys(table: AlgorithmConfig) -> frozenset[str]:
+    """Return the keys of a table that have no effect, because points of their schedules give the values."""
+    names = [field.name for field in fields(table) if field.name.endswith(SCHEDULE)]
+    return frozenset(name.removesuffix(SCHEDULE) for name in names if not isinstance(getattr(table, name), str))
 
 
 def is_ratio(text: str) -> bool:
@@ -84,10 +90,9 @@ class AlgorithmConfig:
     )
     discount: float = key(0.99, "discount factor of rewards, per step", minimum=0, maximum=1)
     learning_rate: float = key(7e-4, "step size of the optimizer", above=0)
-    learning_rate_schedule: str = key(
-        "constant",
-        '"constant", or decreasing to 0 at run.steps: "linear" or "cosine"',
-        choices=SCHEDULES,
+    learning_rate_schedule: str | tuple[tuple[int, float], ...] = schedule_of(
+        learning_rate,
+        '"constant"; decreasing to 0 at run.steps: "linear", "cosine"; points [step, rate], not learning_rate',
     )
     optimizer: str = key(
         "adam",
@@ -121,7 +126,9 @@ class ActorCriticConfig(AlgorithmConfig):
     )
     value_loss_weight: float = key(0.5, "weight of the value loss in the total loss", minimum=0)
     entropy_weight: float = key(0.0, "weight of the policy's entropy in the total loss", minimum=0)
-    entropy_weight_schedule: str = key("constant", "as learning_rate_schedule, for entropy_weight", choices=SCHEDULES)
+    entropy_weight_schedule: str | tuple[tuple[int, float], ...] = schedule_of(
+        entropy_weight, "as learning_rate_schedule, for entropy_weight"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +209,9 @@ class EpsilonGreedyConfig(AlgorithmConfig):
     decreases more slowly. The learning rate decreases too: at a constant rate a good policy is often lost again.
     """
 
-    learning_rate_schedule: str = with_default("linear", AlgorithmConfig, "learning_rate_schedule")
+    learning_rate_schedule: str | tuple[tuple[int, float], ...] = with_default(
+        "linear", AlgorithmConfig, "learning_rate_schedule"
+    )
     clip_gradients: float = with_default(10.0, AlgorithmConfig, "clip_gradients")
     exploration_start: float = key(
         1.0, "initial probability of a random action", minimum=0, maximum=1, fixed=SCHEDULE_FIXED
@@ -238,7 +247,9 @@ class A2CConfig(ActorCriticConfig):
 
     gae_lambda: float = with_default(0.95, ActorCriticConfig, "gae_lambda")
     learning_rate: float = with_default(1e-3, AlgorithmConfig, "learning_rate")
-    learning_rate_schedule: str = with_default("linear", AlgorithmConfig, "learning_rate_schedule")
+    learning_rate_schedule: str | tuple[tuple[int, float], ...] = with_default(
+        "linear", AlgorithmConfig, "learning_rate_schedule"
+    )
     normalize_advantages: bool = key(
         False,
         "normalize the advantages of a batch to mean 0 and standard deviation 1",
@@ -275,7 +286,9 @@ class PPOConfig(ActorCriticConfig):
         fixed=ROUND_FIXED,
     )
     clip_range: float = key(0.2, "clip the probability ratio to 1 - clip_range ... 1 + clip_range", above=0)
-    clip_range_schedule: str = key("constant", "as learning_rate_schedule, for clip_range", choices=SCHEDULES)
+    clip_range_schedule: str | tuple[tuple[int, float], ...] = schedule_of(
+        clip_range, "as learning_rate_schedule, for clip_range"
+    )
     value_clip_range: float = key(
         0.0, "clip the change of a value within a round to this range in the value loss; 0: no clipping", minimum=0
     )
@@ -414,7 +427,11 @@ class AgentConfig(TargetConfig, ReplayConfig):
     target_rate: float = with_default(0.005, TargetConfig, "target_rate")
     replay_capacity: int = with_default(1_000_000, ReplayConfig, "replay_capacity")
     learning_starts: int = with_default(100, ReplayConfig, "learning_starts")
-    actor_learning_rate: float = key(0.0, "step size of the actor's optimizer; 0: learning_rate", minimum=0)
+    actor_learning_rate: float = key(
+        0.0,
+        "step size of the actor's optimizer, constant beside points of the schedule; 0: learning_rate",
+        minimum=0,
+    )
     critic_first: bool = key(
         False,
         "two updates per batch: of the critic, then of the actor with the new critic; false: one of both at once",
@@ -434,7 +451,9 @@ class SACConfig(AgentConfig):
     learn_temperature: bool = key(
         True, "the temperature holds the policy at the target entropy", fixed="it is a parameter of the network"
     )
-    temperature_learning_rate: float = key(0.0, "step size of the temperature's optimizer; 0: learning_rate", minimum=0)
+    temperature_learning_rate: float = key(
+        0.0, "step size of the temperature's optimizer, as actor_learning_rate; 0: learning_rate", minimum=0
+    )
     target_entropy: float = key(-1.0, "box actions: target entropy in nats, for each element, scaled to -1 ... 1")
     target_entropy_share: float = key(
         0.98, "discrete actions: target entropy as a share of that of uniform actions", above=0, maximum=1

@@ -5,7 +5,7 @@
 The declaration provides the check (`Key.fault`), the text of an error (`Key.expected`) and the comments in the output
 of `hive config` and `hive init`. Types are str, int, float, bool, a tuple of one of these or of Any (free values) and
 Mapping (a free table).
-A type has `| None` only if the default is None, which TOML cannot express.
+A type has `| None` only if the default is None, which TOML cannot express, and `| Points` if `points` allows these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hive.config.values import free_fault, is_integer, is_number, toml_text
+from hive.config.points import EXAMPLE, SCHEDULES, points_fault, points_message
+from hive.config.values import free_fault, is_integer, is_number, shown, toml_text
 
 REQUIRED: Any = dataclasses.MISSING
 """Marks a key without a default."""
@@ -51,6 +52,7 @@ class Limits:
     measured: whether "auto" may be given: its number is measured when a run starts, and is the default until then.
     resolve: computes the default from the keys before it in the table and from the tables before it, by their names;
         the declared default, if there is one, is what it computes from the defaults of those.
+    points: limits of the values of points, for a schedule that may be given by them; None: not allowed.
     fixed: the reason why the key cannot change during a run; empty if it can.
     """
 
@@ -66,6 +68,7 @@ class Limits:
     words: Mapping[str, Callable[[], int | None]] = dataclasses.field(default_factory=dict)
     measured: bool = False
     resolve: Callable[[Mapping[str, Any]], Any] | None = None
+    points: Limits | None = None
     fixed: str = ""
 
 
@@ -92,6 +95,8 @@ class Key:
 
     def fault(self, value: object) -> tuple[str | int, ...] | None:
         """Return the path inside `value` to the first wrong part, () for `value` as a whole, None if all is right."""
+        if isinstance(value, list | tuple) and (values := self._values_of(value)) is not None:
+            return points_fault(value, values._fits)
         if self.limits.numbers and is_number(value):
             value = str(value)
         words = self.limits.words if self.kind is not Mapping else ()
@@ -99,6 +104,21 @@ class Key:
             return None
         fault = self._type_fault(value)
         return fault if fault is not None or self._allowed(value) else ()
+
+    def message(self, value: Any, fault: tuple[str | int, ...]) -> str:
+        """Return the text of an error: what is expected, and the part of `value` that `fault` leads to."""
+        if (values := self._values_of(value)) is not None:
+            return points_message(value, fault, values.expected())
+        for step in fault:
+            value = value[step]
+        return f"expected {self.expected()}, got {shown(value)}"
+
+    def _values_of(self, value: object) -> Key | None:
+        """Return the key that the values of points are checked by; None if `value` is not given by points."""
+        limits = self.limits.points
+        if limits is None or not isinstance(value, list | tuple):
+            return None
+        return Key(self.name, float, False, None, limits)
 
     def _type_fault(self, value: Any) -> tuple[str | int, ...] | None:
         """Return the path to the first part of another type or beyond the bounds; as `fault`."""
@@ -120,6 +140,8 @@ class Key:
             return self.limits.words[value]()
         if self.kind is Mapping:
             return value
+        if self._values_of(value) is not None:
+            return tuple((int(step), float(number)) for step, number in value)
         if self.kind is Any:
             return tuple(value)
         return tuple(map(self.kind, value)) if self.is_array else self.kind(value)
@@ -132,6 +154,7 @@ class Key:
         if self.kind is Mapping:
             return "a table of strings, finite numbers, booleans, arrays and tables"
         words = [toml_text(word) for word in (*limits.choices, *limits.words, *[AUTO] * limits.measured)]
+        words += [f"points such as {EXAMPLE}"] * (limits.points is not None)
         if limits.choices:
             return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
         bounds = ((">=", limits.minimum), (">", limits.above), ("<=", limits.maximum), ("<", limits.below))
@@ -164,7 +187,7 @@ def keys_of(section: type) -> Mapping[str, Key]:
     for field in dataclasses.fields(section):
         hint = hints[field.name]
         if isinstance(hint, types.UnionType):
-            (hint,) = (kind for kind in typing.get_args(hint) if kind is not types.NoneType)
+            hint = next(kind for kind in typing.get_args(hint) if kind is not types.NoneType)  # before points
         is_array = typing.get_origin(hint) is tuple
         kind = typing.get_args(hint)[0] if is_array else typing.get_origin(hint) or hint
         default = field.default
@@ -185,6 +208,17 @@ def with_default(
     if limits.resolve is not resolve:
         limits = dataclasses.replace(limits, resolve=resolve)
     return dataclasses.field(default=default, metadata={"limits": limits})
+
+
+def schedule_of(base: Any, doc: str) -> Any:
+    """Return a dataclass field that declares the schedule of a key; `base` is the field of that key.
+
+    Values of points have the limits of the key, and may be 0 where other schedules end at 0.
+    """
+    limits: Limits = base.metadata["limits"]
+    if limits.above is not None:
+        limits = dataclasses.replace(limits, minimum=limits.above, above=None)
+    return key("constant", doc, choices=SCHEDULES, points=limits)
 
 
 def is_reference(text: str) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from hive.config.algorithms import AlgorithmConfig
+from hive.config.algorithms import AlgorithmConfig, unused_keys
 from hive.config.keys import keys_of
 from hive.config.other_names import RENAMED
-from hive.config.values import SHOWN_LENGTH, closest, shown
+from hive.config.points import SCHEDULE
+from hive.config.values import SHOWN_LENGTH, closest
 from hive.errors import ConfigError
 from hive.printable import printable
 
@@ -19,7 +20,8 @@ from hive.printable import printable
 def with_parameter(config: AlgorithmConfig, name: str, value: object) -> AlgorithmConfig:
     """Return a copy of the [algorithm] table in which the key `name` (also `algorithm.NAME`) has another value.
 
-    Raises ConfigError if this algorithm has no such key, if the key is fixed, and if the value is not allowed.
+    Raises ConfigError if this algorithm has no such key, if the key is fixed or points of its schedule give its values,
+    and if the value is not allowed.
     """
     given, name = name, name.removeprefix("algorithm.")
     name = RENAMED.get(f"algorithm.{name}", name).removeprefix("algorithm.")
@@ -38,6 +40,11 @@ def with_parameter(config: AlgorithmConfig, name: str, value: object) -> Algorit
             f"`{name}` is fixed for a run: {key.limits.fixed}",
             hint="set it in the config of a new run, which can start with this run's weights (run.init_from)",
         )
-    if key.fault(value) is not None:
-        raise ConfigError(f"{name}: expected {key.expected()}, got {shown(value)}", hint=f"{name}: {key.limits.doc}")
+    if name in unused_keys(config):
+        raise ConfigError(
+            f"`{name}` has no effect: the points of {name}{SCHEDULE} give its values",
+            hint=f'change {name}{SCHEDULE}, or set it to "constant" first',
+        )
+    if (fault := key.fault(value)) is not None:
+        raise ConfigError(f"{name}: {key.message(value, fault)}", hint=f"{name}: {key.limits.doc}")
     return dataclasses.replace(config, **{name: key.convert(value)})

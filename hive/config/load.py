@@ -28,6 +28,7 @@ from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.formulas import FORMULAS
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
 from hive.config.other_names import RENAMED, note_on, note_on_table, other_names
+from hive.config.points import SCHEDULE
 from hive.config.policies import OVERRIDDEN, POLICIES, PolicyConfig, fault_of_policy, table_of
 from hive.config.problems import FileSource, OfPolicy, Override, Problem, Renamed, ValueSource, config_error
 from hive.config.references import beside
@@ -228,6 +229,7 @@ class _Loader:
         self.defaults = {**ALGORITHM_DEFAULTS.get(self._table_algorithm(), {}), **self.defaults}
         if name := self._run_name():
             self.defaults["run.name"] = name
+        self._check_points()
         problems, faulty = list(self.problems), set(self.faulty)
         config = self._config()
         while self._apply_formula(config) or self._drop_default(config):
@@ -304,11 +306,31 @@ class _Loader:
         wrong = given.value
         for step in fault:
             wrong = wrong[step]
-        message = f"expected {key.expected()}, got {shown(wrong)}"
-        close = closest(wrong, key.limits.choices) if isinstance(wrong, str) else ""
+        is_word = isinstance(wrong, str) and not (fault and key.limits.points)
+        close = closest(wrong, key.limits.choices) if is_word else ""
         note = f"did you mean `{close}`?" if close else ""
-        self._add(full, given.source.problem((*path, *fault), message, note=note))
+        self._add(full, given.source.problem((*path, *fault), key.message(given.value, fault), note=note))
         return False
+
+    def _check_points(self) -> None:
+        """Drop the value of a key that points of its schedule replace: one of a source that yields to theirs.
+
+        Another value is a problem, because it would have no effect.
+        """
+        for (section, name), points in list(self.given.items()):
+            path = section, name.removesuffix(SCHEDULE)
+            if not (name.endswith(SCHEDULE) and isinstance(points.value, list) and path in self.given):
+                continue
+            given = self.given[path]
+            if _rank(given.source) < _rank(points.source):
+                del self.given[path]
+                continue
+            origin = points.source.origin((section, name))
+            message = f"got {shown(given.value)}, but the points of {section}.{name} ({origin}) give its values"
+            note = f'leave it out, or set {name} to "constant"'
+            problem = given.source.problem(path, message)
+            marks = points.source.problem((section, name), "").marks
+            self._add(".".join(path), replace(problem, marks=problem.marks + marks, note=note))
 
     def _apply_formula(self, config: Config) -> bool:
         """Replace the first default that differs from the result of its formula; return False if there is none."""
@@ -420,6 +442,18 @@ class _Loader:
     def _add(self, name: str, problem: Problem) -> None:
         self.faulty.add(name)
         self.problems.append(problem)
+
+
+def _rank(source: ValueSource) -> int:
+    """Return the rank of a source: values of a higher one replace those of a lower one."""
+    match source:
+        case Renamed():
+            return _rank(source.source)
+        case OfPolicy():
+            return 2
+        case Override():
+            return 1
+    return 0
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hive.config.algorithms import LARGEST_INTEGER, AlgorithmConfig, ReplayConfig
+from hive.config.algorithms import LARGEST_INTEGER, AlgorithmConfig, ReplayConfig, unused_keys
 from hive.config.each import are_each, evaluator_indices, training_indices
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
 from hive.config.limits import START_LIMIT_S
@@ -737,6 +737,7 @@ class SupervisionConfig:
 class ConfigEntry:
     """One key of a config: its full name (`collection.envs`), value, origin and one-line description.
 
+    value: None for a key that is not set or has no effect, because points of its schedule give its values.
     changed: whether the value is another one than the key would have if it was not given. It is false for what the
     scheme sets, and true for "auto" and parameters of custom actors.
     """
@@ -884,14 +885,19 @@ class Config:
             return self._policy_values(policy)[key_name]
         return getattr(getattr(self, section), key_name)
 
+    @property
+    def unused(self) -> frozenset[str]:
+        """Full names of the keys without effect, because points of their schedules give the values."""
+        return frozenset(f"algorithm.{name}" for name in unused_keys(self.algorithm))
+
     def entries(self) -> Iterator[ConfigEntry]:
         """Yield every key, table by table; the parameters of [custom.<group>] come last."""
         for section in SECTIONS:
             table: type = type(getattr(self, section))
             for name, declared in keys_of(table).items():
                 full = f"{section}.{name}"
-                value = self.value(full)
-                changed = full in self.automatic or value != self.unset[full]
+                value = None if full in self.unused else self.value(full)
+                changed = full in self.automatic or self.value(full) != self.unset[full]
                 yield ConfigEntry(full, value, self.origins[full], declared.limits.doc, changed)
         for policy in self.policies:
             for name, value in self._policy_values(policy).items():
@@ -909,9 +915,10 @@ class Config:
         """Return the keys of a row of [policies], with all values of the tables that it overrides."""
         values = self.policies[policy].values()
         for section in OVERRIDDEN if policy in self.learners else ():
-            table: Any = getattr(self.learners[policy], section)
+            own = self.learners[policy]
+            table: Any = getattr(own, section)
             kind: type = type(table)
-            found = {name: getattr(table, name) for name in keys_of(kind)}
+            found = {name: getattr(table, name) for name in keys_of(kind) if f"{section}.{name}" not in own.unused}
             values[section] = {name: value for name, value in found.items() if value is not None}
         return values
 
@@ -932,7 +939,7 @@ class Config:
 
     def differences(self, other: Config) -> list[str]:
         """Return the full names of keys whose values differ, or that only one of the two algorithms has."""
-        # No key of an algorithm is ever None, so None can stand for a missing key.
+        # The value of a key of an algorithm is only None if it has no effect, so None can stand for a missing key.
         mine, theirs = ({entry.name: entry.value for entry in config.entries()} for config in (self, other))
         return [name for name in mine | theirs if mine.get(name) != theirs.get(name)]
 

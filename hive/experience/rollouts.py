@@ -131,12 +131,20 @@ class Rollout:
     infos float32 [T, B, K], discounted float64 [T, B], errors float32 [T, B], history [k-1, B, ...], state float32
     [B, S]. version: of the policy that acted. source, sequence: the collector, and its number of the rollout. begins:
     whether the environments were reset just before it. progress: the share of the run that is done, from 0 to 1.
+    run_steps: environment steps of full rounds that are done, this one included.
 
     rounds: rollouts that one collector makes in the whole run, for `progress`; infinite if the run has no end.
-    start: the number from which they are counted, not always whole (`Blueprint.schedule_start`).
+    start: the number from which they are counted, not always whole (`Blueprint.schedule_start`). round_steps:
+    environment steps of a full round, for `run_steps`; 0 if there are no rounds.
     """
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]], rounds: float = math.inf, start: float = 0.0) -> None:
+    def __init__(
+        self,
+        arrays: Mapping[str, NDArray[Any]],
+        rounds: float = math.inf,
+        start: float = 0.0,
+        round_steps: int = 0,
+    ) -> None:
         header = arrays["header"]
         self.version = int(header[VERSION])
         self.source, self.sequence = int(header[SOURCE]), int(header[SEQUENCE])
@@ -144,7 +152,9 @@ class Rollout:
         self._env_steps = int(header[ENV_STEPS])
         # The share of the run that is done with this rollout. It follows from the rollout's number, not from a clock or
         # a counter of steps, so that a resumed run repeats it exactly.
-        self.progress = min(1.0, (self.sequence + 1 - start) / rounds)
+        done = self.sequence + 1 - start
+        self.progress = min(1.0, done / rounds)
+        self.run_steps = done * round_steps
         self.length = length = int(header[LENGTH])
         self.observations = arrays["observations"][: length + 1]
         self.actions = arrays["actions"][:length]

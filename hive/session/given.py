@@ -27,7 +27,7 @@ from hive.config.keys import keys_of
 from hive.config.other_names import homes_of, is_key, note_on
 from hive.config.policies import POLICIES
 from hive.config.schema import CUSTOM, SECTIONS
-from hive.config.values import closest, toml_key, toml_setting
+from hive.config.values import closest, toml_key, toml_setting, toml_text
 from hive.errors import ConfigError, UsageError
 from hive.paths import SESSION_FILE
 from hive.records import Summary
@@ -175,7 +175,12 @@ def _sent(name: str, value: Any, sender: _Sender) -> Any:
         expected = f": expected {known[0].expected()}" if known else ""
         hint = "" if known else note_on(key)
         if is_key(schedule := f"{name}_schedule"):
-            hint = f'{schedule} = "linear" or "cosine" changes it during the run'
+            start = known[0].default or 0.01
+            points = toml_text([[0, start], [200_000, start / 10]])
+            hint = (
+                f"{schedule} = {points} changes it by points [environment steps, value] during the run; "
+                f'"linear" and "cosine" decrease it to 0'
+            )
         raise ConfigError(f"{name} takes no class or function{expected}", hint=hint)
     return value
 

@@ -282,6 +282,7 @@ def worker_for(algorithm: Algorithm, network: nn.Module, *, source: int = 0, **o
         device=None,
         wrapper=lambda device: wrapper,
         rounds=math.inf,
+        round_steps=0,
         resume=None,
         has_lag=False,
     )

@@ -160,7 +160,7 @@ WRONG: list[tuple[Any, dict[str, Any], str, str]] = [
     ("ppo", {"env": Coin()}, "`env` is an environment that exists already", "give the class"),
     ("ppo", {"env": gymnasium.make("CartPole-v1")}, "an environment that exists already", 'env="CartPole-v1"'),
     ("ppo", {"env": [Coin, Coin]}, "`env` is a list", "collection.envs"),
-    ("ppo", {"env": "A-v0", "learning_rate": lambda left: left}, "takes no class", "learning_rate_schedule"),
+    ("ppo", {"env": "A-v0", "learning_rate": lambda left: left}, "takes no class", "learning_rate_schedule = [[0, "),
     ("ppo", {"env": "A-v0", "gae_lambda": lambda left: left}, "gae_lambda takes no .*: expected a number", ""),
     ("ppo", {"env": "A-v0", "seed": None}, "run.seed: None cannot be written", "out, so that it has its default"),
     ("ppo", {"env": {"id": "A-v0", "wrappers": [{"id": "T"}]}}, r"env.wrappers: expected an array .* name = ", ""),

@@ -180,6 +180,8 @@ def test_an_environment_is_examined_without_a_config(place: Place) -> None:
     assert re.search(f"{storage}$", facts["storage"])
     assert facts["network"] == "4 dense layers, heads policy and value, 9,155 parameters"
     assert following == "next: hive init CartPole-v1"
+    points = place.hive("check", "--env", "CartPole-v1", "-s", "algorithm.learning_rate_schedule=[[0, 1]]")
+    assert "algorithm.learning_rate_schedule = [[0, 1.0]]" in points.out  # in place of the tuned rate
     assert not place.runs.exists()
 
 

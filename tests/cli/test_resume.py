@@ -303,6 +303,10 @@ def test_changes_that_do_not_affect_training_stay_exact(
         (["algorithm.learning_rate=0.1", "run.seed=2"], "run.seed, algorithm.learning_rate"),
         (["run.steps=9", "algorithm.learning_rate_schedule=linear"], "run.steps, algorithm.learning_rate_schedule"),
         (["run.steps=9", "algorithm.entropy_weight_schedule=cosine"], "run.steps, algorithm.entropy_weight_schedule"),
+        (
+            ["run.steps=9", "algorithm.learning_rate_schedule=[[0, 1]]"],
+            "algorithm.learning_rate, algorithm.learning_rate_schedule",
+        ),
     ],
 )
 def test_changes_that_break_exactness_are_refused_with_exact(
@@ -318,6 +322,14 @@ def test_changes_that_break_exactness_are_refused_with_exact(
     assert chosen(run)["exact"] is False
     assert f"{keys.split(', ')[-1]}: " in capsys.readouterr().err
     assert config_of(run) != load_config("cart.toml", text=before.decode())
+
+
+def test_points_do_not_follow_the_end_of_the_run(run: RunDirectory) -> None:
+    config = load_config(run.resolved_file, ["algorithm.learning_rate_schedule=[[0, 1e-3], [500, 1e-4]]"])
+    run.resolved_file.write_text(render(config))
+    prepare("cart-1", exact=True, sets=["run.steps=99_999"])
+    assert chosen(run) == {"update": 100, "exact": True}
+    assert config_of(run).differences(config) == ["run.steps"]
 
 
 def test_from_a_cut_too_it_is_another_run(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:

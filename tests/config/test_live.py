@@ -62,7 +62,8 @@ def test_a_name_that_is_not_there_is_told_with_the_nearest() -> None:
         ("entropy_weight", True, "entropy_weight: expected a number >= 0, got true"),
         (
             *("learning_rate_schedule", "step"),
-            'learning_rate_schedule: expected "constant", "linear" or "cosine", got "step"',
+            'learning_rate_schedule: expected "constant", "linear", "cosine" or points such as '
+            '[[0, 3e-4], [200_000, 1e-5]], got "step"',
         ),
     ],
 )

@@ -12,6 +12,7 @@ from small_trainer import LIMIT_S, config_of
 
 import hive.algorithms.ppo
 from hive.algorithms.batches.rows import progress_of
+from hive.algorithms.parameters import Progress
 from hive.experience import Rollout
 from hive.records import RunDirectory, list_checkpoints, remove_folder, write_json
 from hive.schemes import build
@@ -22,6 +23,11 @@ FALLING = {
     "algorithm__learning_rate_schedule": '"cosine"',
     "algorithm__entropy_weight_schedule": '"cosine"',
     "algorithm__clip_range_schedule": '"cosine"',
+}
+BY_POINTS = {
+    "algorithm__learning_rate_schedule": "[[0, 0.05], [400, 0.01], [401, 0.02]]",
+    "algorithm__entropy_weight_schedule": "[[100, 0.02], [500, 0.0]]",
+    "algorithm__clip_range_schedule": "[[0, 0.1], [640, 0.3]]",
 }
 PPO: dict[str, Any] = {
     "run__steps": STEPS,
@@ -88,13 +94,44 @@ def test_a_resumed_run_is_the_run_that_went_on(tmp_path: Path, name: str) -> Non
         assert resumed.results["updates"] == whole.results["updates"]
 
 
+def by_points(folder: Path, **values: Any) -> str:
+    """Train by points of all schedules, or go on with the run in this folder; return the digest of the weights."""
+    options = {"run__scheme": '"ppo"', **PPO, **BY_POINTS, **values}
+    del options["algorithm__entropy_weight"]
+    config = config_of("small_environments:Drift", **options, checkpoint__every="{updates=20}", checkpoint__keep=1000)
+    path = folder / "test-1"
+    directory = RunDirectory(path) if path.is_dir() else RunDirectory.create(folder, "test")
+    digest = run_inline(build(config, directory.path), seconds=LIMIT_S).digest
+    last = [found for found in list_checkpoints(directory.checkpoints) if found.scheduled][-1]
+    for checkpoint in list_checkpoints(directory.checkpoints):
+        if checkpoint.update > last.update:
+            remove_folder(checkpoint.path)
+    write_json(directory.resume_file, {"update": last.update, "exact": True})
+    return digest
+
+
+def test_points_are_the_same_in_every_placement_and_do_not_follow_the_end_of_the_run(tmp_path: Path) -> None:
+    """A run of half the steps, which is then continued, has the values of the whole run."""
+    folders = [tmp_path / name for name in ("one", "decentralized", "half", "native", "apart")]
+    for folder in folders:
+        folder.mkdir()
+    by_points(folders[2], **TWO, run__steps=STEPS // 2)
+    whole = by_points(folders[0], **TWO)
+    assert by_points(folders[1], **RUNS["decentralized"]) == whole != ""
+    assert by_points(folders[2], **TWO) == whole
+    placed = [modes("synchronous", "synchronous", 2, workers) for workers in (0, 1)]
+    assert by_points(folders[3], **placed[0]) == by_points(folders[4], **placed[1]) != ""
+
+
 def test_more_collectors_do_not_end_the_schedules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run of 40 rounds is resumed at its half, in rounds of four times the size."""
     seen: list[float] = []
 
-    def recorded(rollouts: Sequence[Rollout]) -> float:
-        seen.append(progress_of(rollouts))
-        return seen[-1]
+    def recorded(rollouts: Sequence[Rollout]) -> Progress:
+        progress = progress_of(rollouts)
+        seen.append(progress.share)
+        assert progress.env_steps == pytest.approx(progress.share * STEPS) or progress.share == 1.0
+        return progress
 
     monkeypatch.setattr(hive.algorithms.ppo, "progress_of", recorded)
     options = {"run__scheme": '"ppo"', **PPO, "algorithm__target_kl": 0.0, **modes("synchronous", "synchronous", 1, 1)}

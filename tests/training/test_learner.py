@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from small_trainer import Arrays, Page, allocate, copies, same_bytes, wrapper_of
 from torch import nn
 
-from hive.config import A2CConfig, AlgorithmConfig, NStepQConfig
+from hive.config import A2CConfig, AlgorithmConfig, NStepQConfig, Schedule
 from hive.errors import NetworkError
 from hive.gradients import (
     CAUSE,
@@ -269,9 +269,10 @@ def test_a_tiny_gradient_is_clipped_by_the_factor_of_torch() -> None:
         ("linear", (0.3, 0.1, 0.0, 0.0)),
         ("cosine", [0.25 * (1 + math.cos(math.pi * done)) for done in (0.4, 0.8, 1.0, 1.0)]),
         ("constant", (0.5, 0.5, 0.5, 0.5)),
+        (((60, 0.3), (140, 0.2), (150, 0.0)), (0.3, 0.275, 0.225, 0.0)),
     ],
 )
-def test_a_schedule_falls_with_the_environment_steps(schedule: str, rates: Sequence[float]) -> None:
+def test_a_schedule_falls_with_the_environment_steps(schedule: Schedule, rates: Sequence[float]) -> None:
     """After 40, 80, 120 and 160 of 100 steps: the steps of the applied gradient count already."""
     config = at_constant_rate(optimizer="sgd", learning_rate=0.5, learning_rate_schedule=schedule, clip_gradients=0.0)
     state = State(config, steps=100)
@@ -626,6 +627,8 @@ def test_each_group_has_its_own_learning_rate_and_norm() -> None:
     steps = before - state.parameters
     np.testing.assert_allclose(steps[ACTOR], 0.1 * 2 / 4, rtol=1e-3)
     np.testing.assert_allclose(steps[CRITIC], 0.01 * 2 / 12, rtol=1e-3)
+    state.learner.reconfigure(dataclasses.replace(config, learning_rate_schedule=((0, 0.02), (9, 0.0))))
+    assert state.learner.described(0.02)["learning_rates"] == [0.1, 0.02]  # points are of `learning_rate` alone
 
 
 def test_only_an_update_that_is_not_finite_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

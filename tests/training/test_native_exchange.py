@@ -29,6 +29,10 @@ AHEAD = {
 DRIFT = {**DQN, "env__options": "{truncates=24}"}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dqn": ("small_environments:Drift", DRIFT),
+    "past its points": (
+        "small_environments:Drift",
+        {**DRIFT, "algorithm__learning_rate_schedule": "[[0, 1e-2], [128, 1e-3]]"},
+    ),
     "several collectors": ("small_environments:Drift", {**DRIFT, "run__scheme": '"apex"', "collection__workers": 3}),
     "priorities": (
         "small_environments:Drift",

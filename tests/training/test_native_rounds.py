@@ -113,6 +113,24 @@ def both(folder: Path, env: str, change: Callable[[Topology], None] = unchanged,
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo": ("CartPole-v1", PPO),
+    "points": (
+        "CartPole-v1",
+        {
+            **PPO,
+            "algorithm__learning_rate_schedule": "[[0, 1e-2], [96, 1e-3], [97, 5e-3]]",
+            "algorithm__clip_range_schedule": "[[32, 0.3], [200, 0.05]]",
+            "algorithm__entropy_weight_schedule": "[[0, 0.0], [256, 0.1]]",
+        },
+    ),
+    "sac by points": (
+        "Pendulum-v1",
+        {
+            **AGENT,
+            "run__scheme": '"sac"',
+            "algorithm__learning_rate_schedule": "[[0, 1e-2], [128, 1e-3]]",
+            "algorithm__actor_learning_rate": 3e-3,
+        },
+    ),
     "whole batches": ("CartPole-v1", {**PPO, "algorithm__epochs": 5, "algorithm__minibatches": 1}),
     "clipped values": (
         "CartPole-v1",

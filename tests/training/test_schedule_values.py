@@ -58,5 +58,11 @@ def test_weights_with_a_schedule_have_the_progress_of_a_rollout() -> None:
     assert values_after(2, run__steps=4096, **keys) == {"learner/entropy_weight": 0.5 * (1 - progress)}
 
 
+def test_points_are_of_the_steps_of_full_rounds() -> None:
+    keys = {"run__scheme": '"ppo"', "algorithm__clip_range_schedule": "[[0, 0.0], [100, 100.0]]"}
+    steps = Blueprint(config_of("small_environments:Drift", **keys)).round_steps
+    assert values_after(2, **keys) == {"learner/clip_range": pytest.approx(2 * steps)}
+
+
 def test_what_is_constant_is_no_metric() -> None:
     assert values_after(3, run__scheme='"ppo"') == {}

@@ -25,6 +25,7 @@ from torch import Tensor
 from hive.algorithms.batches.fragments import ActedFragments, input_sequences
 from hive.algorithms.batches.frames import StackedRows, stacked_rows
 from hive.algorithms.losses.actor_critic import acted_rows
+from hive.algorithms.parameters import Progress
 from hive.experience import Rollout
 from hive.learning.loss import Floats
 from hive.networks.rows.inputs import Sequences
@@ -177,9 +178,10 @@ def row_counts(rollouts: Sequence[Rollout]) -> list[int]:
     return [size for rollout in rollouts for size in _row_counts(rollout)]
 
 
-def progress_of(rollouts: Sequence[Rollout]) -> float:
-    """The share of the run that is done with these rollouts, 0 to 1: their mean."""
-    return sum(rollout.progress for rollout in rollouts) / len(rollouts)
+def progress_of(rollouts: Sequence[Rollout]) -> Progress:
+    """Return how much of the run is done with these rollouts: their mean."""
+    shares, env_steps = [rollout.progress for rollout in rollouts], [rollout.run_steps for rollout in rollouts]
+    return Progress(sum(shares) / len(rollouts), sum(env_steps) / len(rollouts))
 
 
 def values_of(rollouts: Sequence[Rollout], values: Floats) -> Iterator[tuple[Rollout, Floats, Floats]]:

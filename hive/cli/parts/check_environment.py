@@ -171,8 +171,9 @@ def _chosen(spec: EnvironmentSpec, id: str, sets: list[str]) -> tuple[Config, st
             ),
         )
         origin = "chosen by the spaces"
-    chosen = [f"{setting.name}={toml_text(setting.value)}" for setting in settings]
-    return load_config("run.toml", [f"run.scheme={scheme}", *chosen, *sets], text=""), origin
+    chosen = {"run.scheme": scheme, **{setting.name: setting.value for setting in settings}}
+    text = "".join(f"{name} = {toml_text(value)}\n" for name, value in chosen.items())
+    return load_config("run.toml", sets, text=text), origin
 
 
 def _spaces(spec: EnvironmentSpec) -> dict[str, str]:

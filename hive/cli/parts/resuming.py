@@ -228,8 +228,8 @@ def _change(directory: RunDirectory, before: Config, after: Config, exact: bool)
             f"{directory.name} cannot continue with another {listed(bound)}: its weights depend on these keys",
             hint="start a new run with `hive up`",
         )
-    # The end of the run is also the end of its schedules, so only without any is run.steps harmless.
-    harmless = HARMLESS_KEYS if _has_schedule(after) else (*HARMLESS_KEYS, "run.steps")
+    # The end of the run is also the end of its schedules except points, so only without any is run.steps harmless.
+    harmless = HARMLESS_KEYS if _has_falling_key(after) else (*HARMLESS_KEYS, "run.steps")
     breaking = [key for key in changes if not _is_of(key, harmless)]
     if exact and breaking:
         raise UsageError(
@@ -239,9 +239,9 @@ def _change(directory: RunDirectory, before: Config, after: Config, exact: bool)
     return changes, breaking
 
 
-def _has_schedule(config: Config) -> bool:
+def _has_falling_key(config: Config) -> bool:
     keys = [field.name for field in fields(config.algorithm) if field.name.endswith("_schedule")]
-    return any(getattr(config.algorithm, key) != "constant" for key in keys)
+    return any(getattr(config.algorithm, key) in ("linear", "cosine") for key in keys)
 
 
 def _check_replay(directory: RunDirectory, chosen: Checkpoint, before: Config, after: Config) -> None:

@@ -13,7 +13,7 @@ from hive.records.standings import standings
 from hive.runtime.run.hosts_status import STATUS_FOLDER, host_of, with_hosts
 from hive.runtime.run.live_run import LiveRun
 from hive.runtime.run.overview import counters_of, overview
-from hive.runtime.run.scaling import SCALED, changed_config, description, live_change
+from hive.runtime.run.scaling import SCALED, changed_config, changed_keys, description, live_change
 from hive.runtime.supervise.changes import CHANGE
 from hive.runtime.supervise.states import RunState
 from hive.runtime.supervise.supervisor import Supervisor
@@ -72,7 +72,7 @@ class RunRequests:
         run, supervisor = self.run, self._running()
         changed = live_change(run.directory, run.config, sets)
         content = resolved(changed)
-        for key in run.config.differences(changed):
+        for key in changed_keys(run.config, changed):
             if not supervisor.change_key(key, changed.value(key)):
                 raise UsageError(
                     f"no actor in {run.directory.name} accepts a change of `{key}`",

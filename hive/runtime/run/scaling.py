@@ -85,10 +85,11 @@ def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) ->
             free = f"keys of [{SETTABLE[:-1]}] can be changed during a run"
             raise _refusal(key, "`hive scale` changes numbers of workers" if scalable else free)
     changed = load_config(directory.resolved_file, sets)
-    differing = config.differences(changed)
+    differing = changed_keys(config, changed)
     _check_reaches_all(directory, changed, differing, sets)
+    algorithm = config.algorithm
     for key in differing:
-        with_parameter(config.algorithm, key, changed.value(key))
+        algorithm = with_parameter(algorithm, key, changed.value(key))
     if not differing:
         raise UsageError(f"{directory.name} already has these values: {', '.join(sets)}")
     if config.gradients.decentralized:
@@ -98,6 +99,12 @@ def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) ->
             + " ".join(f"--set {text}" for text in sets),
         )
     return changed
+
+
+def changed_keys(before: Config, after: Config) -> list[str]:
+    """Return the keys whose values differ and have an effect; last those that take no value until points are gone."""
+    keys = [key for key in before.differences(after) if key not in after.unused]
+    return sorted(keys, key=before.unused.__contains__)
 
 
 def _check_reaches_all(directory: RunDirectory, changed: Config, keys: Sequence[str], sets: Sequence[str]) -> None:

@@ -159,7 +159,8 @@ class GWorker:
 
     def _begin(self, number: int, rollouts: Sequence[Arrays], out: Arrays) -> None:
         """Begin a round: count its steps and episodes in its first gradient, and let the algorithm make gradients."""
-        views = [Rollout(arrays, self.blueprint.rounds, self.schedule_start) for arrays in rollouts]
+        counts = self.blueprint.rounds, self.schedule_start, self.blueprint.round_steps
+        views = [Rollout(arrays, *counts) for arrays in rollouts]
         columns = [view.episode_columns() for view in views] if "episode_columns" in out else ()
         put_episodes(out, [view.episodes() for view in views], [view.episode_infos() for view in views], columns)
         samples = sum(view.samples for view in views)

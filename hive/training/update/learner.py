@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.algorithms.parameters import scheduled
+from hive.algorithms.parameters import Progress, scheduled
 from hive.config import AlgorithmConfig, TargetConfig
 from hive.errors import NetworkError
 from hive.gradients import (
@@ -179,7 +179,7 @@ class Learner:
 
     def learning_rate(self, env_steps: int) -> float:
         """Return the scheduled learning rate after `env_steps` environment steps."""
-        progress = min(1.0, env_steps / self.total_steps)
+        progress = Progress(min(1.0, env_steps / self.total_steps), env_steps)
         return scheduled(self.config.learning_rate, self.config.learning_rate_schedule, progress)
 
     def described(self, learning_rate: float) -> dict[str, Any]:
@@ -188,9 +188,7 @@ class Learner:
         names = [group.name for group in self.flat.groups] if self._grouped else [""]
         followed = config if isinstance(config, TargetConfig) else None
         return {
-            "learning_rates": [learning_rate * self._group_rate(name) / config.learning_rate for name in names]
-            if self._grouped
-            else [learning_rate],
+            "learning_rates": [self._group_rate(name, learning_rate) for name in names],
             "clip_gradients": config.clip_gradients or 0.0,
             "target_interval": followed.target_interval if followed else 0,
             "target_rate": followed.target_rate if followed else 0.0,
@@ -321,13 +319,21 @@ class Learner:
             norm = 0.0
             if step and self.config.clip_gradients:
                 norm = _native.norm_and_finite(self.gradient[group.elements])[0]
-            factor = self._group_rate(group.name) / self.config.learning_rate
-            updates.append(GroupUpdate(group.elements, norm, step, learning_rate * factor))
+            updates.append(GroupUpdate(group.elements, norm, step, self._group_rate(group.name, learning_rate)))
         return updates
 
-    def _group_rate(self, name: str) -> float:
-        """Return the learning rate of a parameter group before its schedule: `<name>_learning_rate`, if it is not 0."""
-        return getattr(self.config, f"{name}_learning_rate", 0.0) or self.config.learning_rate
+    def _group_rate(self, name: str, learning_rate: float) -> float:
+        """Return the learning rate of a parameter group, for `learning_rate` of the others.
+
+        A rate `<name>_learning_rate` other than 0 decreases as `learning_rate` does. Points, which replace it, leave
+        the group's constant.
+        """
+        own: float = getattr(self.config, f"{name}_learning_rate", 0.0)
+        if not own:
+            return learning_rate
+        if not isinstance(self.config.learning_rate_schedule, str):
+            return own
+        return learning_rate * (own / self.config.learning_rate)
 
     def _merge_statistics(self, gradients: Sequence[Arrays], weights_out: NDArray[np.uint8]) -> None:
         """Merge the statistics of this turn's rounds into the network's buffers."""

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from hive import _native
+from hive.algorithms.parameters import is_steady
 from hive.experience import Rollout
 from hive.networks.rows.normalization import MOMENTS_OF
 from hive.runtime import WAIT_OUT, CachedViews, Publication, SharedIn, SharedOut, Slot, SlotInlet
@@ -114,9 +115,8 @@ class ReplayLearnerActor(LearnerActor):
         Then each round has another learning rate or other statistics of rows, a save is overdue, or an episode has
         ended, so that the policy may be the best so far. No call that begins within a round may pass over its end.
         """
-        steady = (
-            self.config.algorithm.learning_rate_schedule == "constant" and not self.as_ready and not self.normalizes
-        )
+        schedule = self.learner.config.learning_rate_schedule
+        steady = is_steady(schedule, self.totals["env_steps"]) and not self.as_ready and not self.normalizes
         ended = self._ledger()["counters"].item(Count.episodes) != self.handed_episodes
         # Native code calls no callbacks, does not count steps of several agents, and appends every rollout.
         wanted = self.blueprint.wanted

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hive.algorithms.parameters import scheduled
+from hive.algorithms.parameters import Progress, scheduled
 from hive.config import AlgorithmConfig
 from hive.networks.act.exploration import EpsilonGreedy
 from hive.training.blueprint import Blueprint
@@ -26,7 +26,8 @@ def schedule_values(blueprint: Blueprint, config: AlgorithmConfig, rollouts: int
     start = schedule_start(blueprint)
     # In a resumed run of another shape only its steps tell which share is done.
     rounds = start + env_steps / blueprint.round_steps if start else rollouts / blueprint.collectors
-    progress = min(1.0, max(0.0, (rounds - start) / blueprint.rounds))
+    done = max(0.0, rounds - start)
+    progress = Progress(min(1.0, done / blueprint.rounds), done * blueprint.round_steps)
     values = {
         f"learner/{name}": scheduled(getattr(config, name), schedule, progress)
         for name in SCHEDULED

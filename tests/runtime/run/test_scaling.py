@@ -24,7 +24,7 @@ from hive.runtime.process.processes import SharedMemory
 from hive.runtime.run import execute, scaling
 from hive.runtime.run.execute import _stages
 from hive.runtime.run.live_run import LiveRun
-from hive.runtime.run.scaling import SCALED, changed_config, combined_outcome, description, live_change
+from hive.runtime.run.scaling import SCALED, changed_config, changed_keys, combined_outcome, description, live_change
 from hive.runtime.supervise.outcome import Outcome
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
@@ -104,6 +104,20 @@ def test_keys_of_the_algorithm_change_at_once(run: RunDirectory) -> None:
     assert before.differences(after) == ["algorithm.learning_rate", "algorithm.entropy_weight"]
     assert (after.algorithm.learning_rate, after.algorithm.entropy_weight) == (1e-4, 0.02)
     assert config_of(run) == before  # nothing is written yet
+
+
+def test_points_take_the_place_of_a_rate_and_give_it_back(run: RunDirectory) -> None:
+    """A rate is not sent with points, and only after a schedule that replaces them, because they refuse it."""
+    points, rate = "algorithm.learning_rate_schedule", "algorithm.learning_rate"
+    run.resolved_file.write_text(render(load_config(run.resolved_file, [f"{rate}=0.5"])))
+    before = config_of(run)
+    after = live_change(run, before, [f"{points}=[[0, 1e-3], [50_000, 1e-4]]"])
+    assert changed_keys(before, after) == [points]
+    run.resolved_file.write_text(render(after))
+    with pytest.raises(ConfigError, match=f"the points of {points}"):
+        live_change(run, after, [f"{rate}=0.1"])
+    assert changed_keys(after, live_change(run, after, [f"{rate}=0.5", f"{points}=constant"])) == [points, rate]
+    assert changed_keys(after, live_change(run, after, [f"{points}=constant"])) == [points, rate]  # of the default
 
 
 @pytest.mark.parametrize(
