@@ -30,7 +30,7 @@ from comparison.cells import (
     row_of,
     start,
 )
-from comparison.report import lag_text, text_of, write_curves
+from comparison.report import text_of, write_curves
 from comparison.tasks import TASKS
 
 VARIANTS: dict[str, list[str]] = {
@@ -88,7 +88,7 @@ def show_report(options: argparse.Namespace) -> int:
     if options.peer != "sb3":
         print(text_of(rows, options.trainer, options.peer))
         return 0
-    print(text_of(rows, options.trainer), lag_text(rows), sep="\n\n")
+    print(text_of(rows, options.trainer))
     for path in write_curves(rows, options.trainer, Path(os.path.relpath(FOLDER))):
         print(f"wrote {path}", file=sys.stderr)
     return 0

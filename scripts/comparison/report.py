@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparison.cells import Row, files_of
-from comparison.tasks import TASKS, SchemeTask
+from comparison.tasks import INIT_TRAINERS, TASKS, InitTask, SchemeTask
 from hive.comparison.picture import draw_curves, new_figure, write_figure
 from hive.comparison.statistics import (
     LEAST_SEEDS,
@@ -27,27 +27,19 @@ from hive.comparison.statistics import (
 )
 from hive.comparison.statistics import Scores as Groups
 
+QUIET_LOAD = 3.2  # of a machine that runs two cells and nothing else: each has up to two processes that compute
+
 Scores = dict[str, list[float]]
 Curve = NDArray[np.float64]
 
 TOLERANCE = 0.1  # share of (peer - random policy) by which hive may lie below the peer
-
-LAG_TASKS = ("ppo-lunarlander", "ppo-halfcheetah")
-LAGS = {
-    "synchronous (lag 0)": "hive:synchronous",
-    "pipelined, rounds of half the size": "hive:half",
-    "pipelined, whole rounds (lag 1)": "hive",
-    "asynchronous": "hive:asynchronous",
-    "Stable-Baselines3": "sb3",
-}
-"""Label in the table and the plot -> trainer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """hive minus peer in one task, in shares of (peer - random policy), with its 90 % interval.
 
-    verdict: "not worse" where the interval lies above -TOLERANCE, "worse" where it lies below, else "undecided".
+    verdict: "better" where the interval lies above 0, "not worse" above -TOLERANCE, "worse" below it; else "undecided".
     """
 
     share: Interval
@@ -66,8 +58,14 @@ def difference(hive: Sequence[float], peer: Sequence[float], random_policy: floa
         value = float(share([ours, theirs])) if scale > 0.0 else float("nan")
         return Difference(Interval(value, float("-inf"), float("inf")), "undecided")
     found = bootstrap(share, [ours, theirs], 0.9)
-    worse, better = found.high < -TOLERANCE, found.low > -TOLERANCE
-    return Difference(found, "not worse" if better else "worse" if worse else "undecided")
+    return Difference(found, verdict_of(found))
+
+
+def verdict_of(found: Interval) -> str:
+    """Return the verdict for an interval of a share; see Difference."""
+    if found.low > 0.0:
+        return "better"
+    return "not worse" if found.low > -TOLERANCE else "worse" if found.high < -TOLERANCE else "undecided"
 
 
 def improvement(hive: Mapping[str, Sequence[float]], peer: Mapping[str, Sequence[float]]) -> Interval:
@@ -111,7 +109,7 @@ def text_of(rows: Sequence[Row], trainer: str = "hive", peer: str = "sb3") -> st
     for task in both:
         found = difference(ours[task], theirs[task], low[task])
         share = f"{found.share.value:+.2f} ({found.share.low:+.2f} to {found.share.high:+.2f})"
-        seconds = " / ".join(f"{median_seconds(rows, who, task):.0f}" for who in (trainer, peer))
+        seconds = " / ".join(seconds_text(rows, who, task) for who in (trainer, peer))
         cells = [
             task,
             f"{TASKS[task].steps:,}",
@@ -131,24 +129,42 @@ def text_of(rows: Sequence[Row], trainer: str = "hive", peer: str = "sb3") -> st
             f"{score.low:.2f} to {score.high:.2f}. Probability of improvement: {better.value:.2f} "
             f"({better.low:.2f} to {better.high:.2f}).",
         ]
-    return "\n".join([*lines, *schemes_table(rows, trainer)])
+    return "\n".join([*lines, *schemes_table(rows, trainer), *init_table(rows)])
+
+
+def init_table(rows: Sequence[Row]) -> list[str]:
+    """One line per environment of `hive init` against no settings; none without rows."""
+    bare, init = (scores_of(rows, trainer) for trainer in INIT_TRAINERS)
+    both = [task for task in TASKS.values() if task.name in bare and task.name in init]
+    lines = [
+        "",
+        "| environment | steps | no settings | `hive init` | init minus none, 90 % interval |",
+        "|---|---|---|---|---|",
+    ]
+    for task in both:
+        groups = [np.asarray(scores[task.name], np.float64) for scores in (init, bare)]
+        found = bootstrap(lambda drawn: np.asarray(drawn[0].mean(axis=-1) - drawn[1].mean(axis=-1)), groups, 0.9)
+        interval = f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
+        cells = [task.env.rpartition(":")[2], f"{task.steps:,}", *(spread(one[task.name]) for one in (bare, init))]
+        lines.append("| " + " | ".join([*cells, interval]) + " |")
+    return lines if both else []
 
 
 def peer_of(task: str) -> str:
     """The package that trained the cells "sb3" of a task."""
     found = TASKS[task]
-    return "" if isinstance(found, SchemeTask) else found.peer
+    return "" if isinstance(found, SchemeTask | InitTask) else found.peer
 
 
 def schemes_table(rows: Sequence[Row], trainer: str) -> list[str]:
     """One line per task of a scheme that only hive has; none without rows."""
     scores = scores_of(rows, trainer)
     tasks = [task for task in TASKS.values() if isinstance(task, SchemeTask) and task.name in scores]
-    lines = ["", "| task | steps | mean return | steps to the goal, per seed | seconds |", "|---|---|---|---|---|"]
+    lines = ["", "| task | steps | mean return | steps to the goal, per seed |", "|---|---|---|---|"]
     for task in tasks:
         goals = ", ".join(steps_to(task.goal, curve) for curve in curves_of(task.name, trainer))
         cells = [task.name, f"{task.steps:,}", spread(scores[task.name]), f"{task.goal:g}: {goals}"]
-        lines.append("| " + " | ".join([*cells, f"{median_seconds(rows, trainer, task.name):.0f}"]) + " |")
+        lines.append("| " + " | ".join(cells) + " |")
     return lines if tasks else []
 
 
@@ -163,11 +179,16 @@ def only(scores: Scores, tasks: Sequence[str]) -> Scores:
 
 
 def spread(values: Sequence[float]) -> str:
-    return f"{np.mean(values):.1f} ({min(values):.1f} to {max(values):.1f}; {len(values)})"
+    digits = 1 if max(map(abs, values)) >= 10 else 2
+    mean, least, most = (f"{value:.{digits}f}" for value in (np.mean(values), min(values), max(values)))
+    return f"{mean} ({least} to {most}; {len(values)})"
 
 
-def median_seconds(rows: Sequence[Row], trainer: str, task: str) -> float:
-    return float(np.median([row.seconds for row in rows if (row.trainer, row.task) == (trainer, task)]))
+def seconds_text(rows: Sequence[Row], trainer: str, task: str) -> str:
+    """Return the median seconds of the cells on a known machine that did nothing else; "-" without such cells."""
+    own = [row for row in rows if (row.trainer, row.task) == (trainer, task)]
+    quiet = [row.seconds for row in own if row.machine and row.load <= QUIET_LOAD]
+    return f"{np.median(quiet):.0f}" if quiet else "-"
 
 
 def curves_of(task: str, trainer: str) -> list[Curve]:
@@ -182,7 +203,7 @@ def curves_of(task: str, trainer: str) -> list[Curve]:
 
 
 def write_curves(rows: Sequence[Row], trainer: str, folder: Path) -> Iterator[Path]:
-    """One SVG per task of both trainers, per environment of schemes of hive alone, and per task of the lag table."""
+    """One SVG per task of both trainers, and per environment of schemes of hive alone."""
     ours, theirs = scores_of(rows, trainer), scores_of(rows, "sb3")
     for name in sorted(ours.keys() & theirs.keys()):
         yield figure(folder, name, {"hive": curves_of(name, trainer), peer_of(name): curves_of(name, "sb3")})
@@ -192,8 +213,6 @@ def write_curves(rows: Sequence[Row], trainer: str, folder: Path) -> Iterator[Pa
             schemes[task.env][task.scheme] = curves_of(task.name, trainer)
     for env, curves in schemes.items():
         yield figure(folder, f"q-learning-{env}", curves)
-    for task_name in LAG_TASKS:
-        yield figure(folder, f"lag-{task_name}", {label: curves_of(task_name, who) for label, who in LAGS.items()})
 
 
 def figure(folder: Path, title: str, contenders: Mapping[str, Sequence[Curve]]) -> Path:
@@ -207,14 +226,3 @@ def figure(folder: Path, title: str, contenders: Mapping[str, Sequence[Curve]]) 
     path = folder / f"{title}.svg"
     write_figure(sheet, path)
     return path
-
-
-def lag_text(rows: Sequence[Row]) -> str:
-    """Return the table "What lag costs": return and seconds of each kind of communication. Markdown."""
-    lines = ["| task | communication | mean return (range; seeds) | seconds, median |", "|---|---|---|---|"]
-    for task in LAG_TASKS:
-        for label, trainer in LAGS.items():
-            scores = scores_of(rows, trainer).get(task)
-            if scores:
-                lines.append(f"| {task} | {label} | {spread(scores)} | {median_seconds(rows, trainer, task):.0f} |")
-    return "\n".join(lines)

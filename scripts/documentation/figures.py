@@ -43,17 +43,17 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def parity() -> str:
-    rows = [row for row in rows_of("parity") if row["trainer"] != "random"]
+def parity(name: str = "parity") -> str:
+    rows = [row for row in rows_of(name) if row["trainer"] != "random"]
     found = [
-        (task, trainer, f"{int(steps):,}", spread(group, "mean_return"), number(seconds(group)))
+        (task, trainer, f"{int(steps):,}", spread(group, "mean_return"))
         for (task, trainer, steps, _), group in grouped(rows, "task", "trainer", "steps", "settings").items()
     ]
-    return table(["task", "trainer", "steps", "mean return of 30 episodes", "median seconds"], sorted(found))
+    return table(["task", "trainer", "steps", "mean return of 30 episodes"], sorted(found))
 
 
-def seconds(rows: Sequence[Row]) -> float:
-    return statistics.median(float(row["seconds"]) for row in rows)
+def earlier_parity() -> str:
+    return parity("parity_earlier")
 
 
 def league() -> str:
@@ -132,8 +132,13 @@ def gpu() -> str:
 SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "Returns beside other trainers": (
         "`parity.csv`, by `scripts/parity`: equal budgets, networks and hyper-parameters. "
-        "`hive:NAME` is hive with other settings. [What agents learn](learning.md) explains the comparison.",
+        "[What agents learn](learning.md) explains the comparison.",
         parity,
+    ),
+    "Returns of earlier defaults": (
+        "`parity_earlier.csv`: hive when its on-policy algorithms collected one round ahead by default; `hive:half` had "
+        "rounds of half the size, `hive:synchronous` no lag.",
+        earlier_parity,
     ),
     "Returns without further keys": (
         "`bare.csv`: the defaults of each scheme, by commit. [What agents learn](learning.md#with-no-other-key) has "

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from comparison import cells
-from comparison.cells import Cell, Row, append_row, missing, read_rows
+from comparison import cells, defaults
+from comparison.cells import FOLDER, Cell, Row, append_row, missing, read_rows
 from comparison.hive_cell import episode_of, keys_of
 from comparison.judge import EPISODES, judge
 from comparison.report import difference, improvement, overall, steps_to, text_of
-from comparison.tasks import TASKS
+from comparison.tasks import TASKS, SchemeTask
 
 from hive.config import DQNConfig, load_config
 
@@ -22,6 +22,7 @@ from hive.config import DQNConfig, load_config
     ("hive", "verdict"),
     [
         ([100.0, 101.0, 99.0, 100.0], "not worse"),
+        ([110.0, 111.0, 109.0, 110.0], "better"),
         ([95.0, 94.0, 96.0, 95.0], "not worse"),
         ([60.0, 61.0, 59.0, 60.0], "worse"),
         ([100.0, 60.0, 130.0, 80.0], "undecided"),
@@ -185,3 +186,24 @@ def test_a_cell_with_a_row_is_not_run_again(tmp_path: Path, monkeypatch: pytest.
     assert left == [Cell("random", task.name, 1), Cell("sb3", task.name, 2)]
     monkeypatch.setitem(cells.TASKS, task.name, TASKS["a2c-cartpole"])
     assert read_rows(tmp_path) == [], "rows of other settings do not count"
+
+
+def test_published_rows_of_hive_have_todays_defaults() -> None:
+    """A row that was measured with other defaults says nothing of what a user gets: measure the task again."""
+    rows = [row for row in read_rows() if row.trainer == "hive" and not isinstance(TASKS[row.task], SchemeTask)]
+    page = (FOLDER.parent / "guide" / "learning.md").read_text()
+    published = [row for row in rows if f"\n| {row.task} | " in page]
+    found = {row.task: [*defaults.changes(row.defaults, keys_of(TASKS[row.task].settings, 1))] for row in published}
+    assert len(found) >= 12
+    assert {task: changed for task, changed in found.items() if changed} == {}
+
+
+def test_a_changed_default_is_found_unless_the_task_gives_the_key(tmp_path: Path) -> None:
+    file = tmp_path / "defaults.json"
+    earlier = defaults.defaults_of("ppo") | {"algorithm.epochs": 4}
+    known = defaults.remember(earlier, file)
+    assert [*defaults.changes(known, [], file)] == ["algorithm.epochs was 4 and is 10"]
+    assert [*defaults.changes(known, ["algorithm.epochs=10"], file)] == []
+    assert [*defaults.changes("", [], file)] == ["the row does not say which defaults it was measured with"]
+    assert defaults.remember(earlier, file) == known
+    assert [*defaults.stored(file)] == [known]
