@@ -136,7 +136,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
         parity,
     ),
     "Returns of earlier defaults": (
-        "`parity_earlier.csv`: hive when its on-policy algorithms collected one round ahead by default; `hive:half` had "
+        "`parity_earlier.csv`: hive when on-policy algorithms collected one round ahead by default; `hive:half` had "
         "rounds of half the size, `hive:synchronous` no lag.",
         earlier_parity,
     ),
