@@ -61,7 +61,7 @@ from __future__ import annotations
 from hive.distribution import warn_of_strangers as _warn_of_strangers
 from hive.lazy import lazy_names
 
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"
 
 PACKAGES = "approximation", "config", "envs", "facades", "losses", "records", "runtime", "storage", "workers"
 """Packages that were names of `hive` in the last release. Now their parts are public elsewhere, or not public."""

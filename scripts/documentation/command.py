@@ -38,7 +38,6 @@ SETTINGS = {
     "myst_heading_anchors": 4,  # as GitHub's
     "copybutton_prompt_text": "$ ",
     "linkcheck_anchors": False,
-    "linkcheck_ignore": ["https://hive.example"],
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from canned_status import status
 
+from hive import __version__
 from hive.cli.parts.select_run import (
     _age,
     chosen_run,
@@ -65,7 +66,7 @@ def test_a_run_of_another_version_is_reported_and_the_others_are_listed(place: P
     assert done.code == 0
     assert done.out.startswith("a-1  running\n")
     assert "b-1" not in done.out
-    assert f"error: this hive (0.1.0) speaks protocol {PROTOCOL}, b-1 speaks {PROTOCOL + 1}\n" in done.err
+    assert f"error: this hive ({__version__}) speaks protocol {PROTOCOL}, b-1 speaks {PROTOCOL + 1}\n" in done.err
     assert "`kill -TERM " in done.err
     assert place.hive("down", "b").code == 2
 
