@@ -290,7 +290,7 @@ TASKS |= {
 }
 
 TASKS |= {
-    (task := InitTask(f"init-{name}", env, steps)).name: task
+    f"init-{name}": InitTask(f"init-{name}", env, steps)
     for name, env, steps in (
         ("frozenlake", "FrozenLake-v1", 100_000),
         ("taxi", "Taxi-v4", 150_000),
