@@ -8,7 +8,7 @@ and NumPy alone; each class imports what it needs.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -70,6 +70,20 @@ class DoorKey(gymnasium.ObservationWrapper[dict[str, Any], Any, Any]):
 
     def observation(self, observation: dict[str, Any]) -> dict[str, Any]:
         return {"direction": observation["direction"], "image": observation["image"] * np.uint8(BRIGHTEST)}
+
+
+class CartPoleParts(gymnasium.ObservationWrapper[dict[str, Any], Any, Any]):
+    """CartPole-v1 whose observations are a dictionary: positions and velocities, float32 [2] each."""
+
+    PARTS: ClassVar = {"positions": [0, 2], "velocities": [1, 3]}  # columns of CartPole's observation
+
+    def __init__(self) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+        high: NDArray[np.float32] = self.env.observation_space.high  # type: ignore[attr-defined]
+        self.observation_space = spaces.Dict({name: spaces.Box(-high[at], high[at]) for name, at in self.PARTS.items()})
+
+    def observation(self, observation: NDArray[np.float32]) -> dict[str, Any]:
+        return {name: observation[at] for name, at in self.PARTS.items()}
 
 
 class MinAtarBreakout(gymnasium.ObservationWrapper[NDArray[np.float32], Any, Any]):

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from comparison import sb3_cell
+from comparison.environments import made
 from stable_baselines3 import A2C
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
@@ -63,7 +64,7 @@ def model_of(settings: dict[str, Any]) -> Any:
     """Return the model of a setting's work, with its environments."""
     if settings["algorithm"] == "a2c":
         return a2c_model(settings)
-    env: Any = make_vec_env(settings["env"], n_envs=settings.get("envs", 1), seed=1)
+    env: Any = make_vec_env(lambda: made(settings["env"]), n_envs=settings.get("envs", 1), seed=1)
     if settings.get("normalize"):
         env = VecNormalize(env, gamma=settings["discount"])
     return sb3_cell.model_of(settings, env, 1)
