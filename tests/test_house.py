@@ -79,6 +79,7 @@ PLACES = {
     "pynvml": ("gpus.py",),
     "ray": ("hosts/ray_launcher.py",),
     "argcomplete": ("cli/completion.py",),
+    "yaml": ("config/zoo/yaml_text.py",),
     "starlette": ("web/",),
     "uvicorn": ("web/",),
 }

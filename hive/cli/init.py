@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hive.cli.parts.control import print_to_stderr
 from hive.config import (
     ALGORITHMS,
     DEFAULT_SCHEME,
@@ -36,7 +37,8 @@ def add_init(commands: Any) -> None:
     init = commands.add_parser(
         "init",
         description="Write a short config for an environment: tuned settings if hive has some, with their source,\n"
-        "otherwise settings chosen by its observations and actions. Each key has a comment with the reason.",
+        "otherwise settings chosen by its observations and actions. Each key has a comment with the reason.\n"
+        "With --from, the settings that a file of rl-baselines3-zoo has for the environment, in hive's keys.",
         epilog="\n".join(
             [
                 "schemes:",
@@ -53,6 +55,14 @@ def add_init(commands: Any) -> None:
         metavar="NAME",
         help="a scheme of the list below, or package.module:function (default: the best one that has tuned settings, "
         "or ppo)",
+    )
+    init.add_argument(
+        "--from",
+        dest="zoo_file",
+        type=user_path,
+        metavar="FILE",
+        help="hyper-parameters of rl-baselines3-zoo, as ppo.yml, whose name says the scheme; what has no translation "
+        "is printed and is in the config's comments",
     )
     init.add_argument(
         "-o",
@@ -74,8 +84,16 @@ def run_init(options: argparse.Namespace) -> int:
         raise UsageError("no environment was given", hint="`hive init --list` lists those with tuned settings")
     if options.env.endswith(".py"):
         raise UsageError(f"`{options.env}` is a Python file; expected an environment", hint=_hint_for_file(options.env))
-    text = _starting_config(options.env, options.scheme)
+    notes: Sequence[object] = ()
+    if options.zoo_file is None:
+        text = _starting_config(options.env, options.scheme)
+    else:
+        from hive.cli.parts.from_zoo import config_from_zoo
+
+        text, notes = config_from_zoo(options.env, options.zoo_file, options.scheme)
     print(_written(text, options.output))
+    for note in notes:
+        print_to_stderr(str(note))
     return 0
 
 

@@ -8,7 +8,7 @@
     syntax.py     bytes -> document             custom.py      problems found by user code
     references.py "package.module:name"         live.py        changes to a running run
     known_tasks.py  tuned.toml: known tasks       template.py    the config that `hive init` writes
-    points.py     points of a schedule
+    points.py     points of a schedule             zoo/       files of rl-baselines3-zoo
     other_names.py  other_names.toml: what other trainers call a key
 
 The package does not import torch. It checks form, ranges and rules between keys. Whether an environment, a module or a

@@ -22,14 +22,23 @@ class Tuned:
 
 
 @functools.cache
+def _document() -> Mapping[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("tuned.toml").read_text())
+
+
+@functools.cache
 def tuned_tasks() -> Mapping[str, Mapping[str, Tuned]]:
     """Return newest id of an environment -> scheme -> its tuned settings; the games of ale_py are `ALE/...`."""
-    tasks = tomllib.loads(Path(__file__).with_name("tuned.toml").read_text())
-    defaults = tasks.pop("defaults")
     return {
-        env_id: {scheme: _settings(defaults.get(scheme, {}), task) for scheme, task in schemes.items()}
-        for env_id, schemes in tasks.items()
+        env_id: {scheme: _settings(_document()["defaults"].get(scheme, {}), task) for scheme, task in schemes.items()}
+        for env_id, schemes in _document().items()
+        if env_id != "defaults"
     }
+
+
+def usual_settings(scheme: str) -> Mapping[str, Any]:
+    """Return full name of a key -> its value in [defaults.SCHEME], what most tasks of rl-baselines3-zoo have."""
+    return _settings(_document()["defaults"][scheme], {"source": ""}).keys
 
 
 def _settings(defaults: Mapping[str, Any], task: Mapping[str, Any]) -> Tuned:

@@ -70,11 +70,15 @@ REASONS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A key that a starting config sets, by its full name, and the reason for its value."""
+    """A key that a starting config sets, by its full name, and the reason for its value.
+
+    written: also where the value is the default.
+    """
 
     name: str
     value: Any
     reason: str
+    written: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,23 +122,29 @@ def template(
     *,
     policies: Sequence[PolicyRow] = (),
     evaluates: bool = True,
+    notes: Sequence[str] = (),
 ) -> str:
     """Return a short, working config. Raises ConfigError if the environment's name or the scheme is invalid.
 
     origin: a sentence about where the settings come from. policies: the rows of [policies]. evaluates: whether runs of
-    this environment can have evaluations.
+    this environment can have evaluations. notes: what the settings do not have of their source, a paragraph each.
     """
     config = _load(env_id, scheme, {setting.name: setting.value for setting in settings})
     reasons = {setting.name: setting.reason for setting in settings}
+    written = {setting.name for setting in settings if setting.written}
     rows = []
     for entry in config.entries():
         default = config.unset[entry.name]  # which may follow from the other settings
         if entry.name in reasons and entry.changed:
             instead = "none" if default is None else toml_text(default)
             rows.append((entry.name, entry.value, f"{reasons[entry.name]}; default {instead}"))
+        elif entry.name in written:
+            rows.append((entry.name, entry.value, f"{reasons[entry.name]}, hive's default"))
         elif entry.name in ALWAYS:
             rows.append((entry.name, entry.value, ALWAYS[entry.name]))
     lines = textwrap.wrap(origin, LINE, initial_indent="# ", subsequent_indent="# ")
+    for note in notes:
+        lines += textwrap.wrap(note, LINE, initial_indent="# ", subsequent_indent="#   ")
     opening = "\n".join(lines) + (
         "\n# Start it with `hive up FILE`. Other keys have their defaults: `hive config FILE` shows all of them.\n"
     )
