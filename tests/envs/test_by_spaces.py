@@ -38,18 +38,19 @@ def test_numbers_of_unknown_scale_get_what_the_bare_scheme_has(scheme: str, acti
     assert resolved(dataclasses.replace(config, origins=bare.origins)) == resolved(bare)
 
 
-def test_many_elements_get_wide_layers() -> None:
-    assert chosen(ObservationSpec((64,), "float32"), FORCES) == {}
-    assert chosen(ObservationSpec((5, 13), "float32"), FORCES) == {"network.middleware": (256, 256)}
+def test_many_states_get_wide_layers() -> None:
+    assert chosen(ObservationSpec((64,), "float32", (64,), (0,)), FORCES) == {}
+    assert chosen(MANY_STATES, FORCES)["network.middleware"] == (256, 256)
+    assert chosen(ObservationSpec((180,), "float32"), FORCES) == {}
 
 
-@pytest.mark.parametrize("observation", [GRID, STATES, ObservationSpec((9,), "uint8")])
+@pytest.mark.parametrize("observation", [GRID, STATES, ObservationSpec((99,), "uint8")])
 def test_small_grids_and_few_states_get_nothing(observation: ObservationSpec) -> None:
     """Atari's settings, and observations without normalization, learn less there (examples/results/init.csv)."""
     assert chosen(observation, Discrete(4)) == {}
 
 
-@pytest.mark.parametrize("observation", [IMAGE, MANY_STATES, ObservationSpec((99,), "uint8")])
+@pytest.mark.parametrize("observation", [IMAGE, MANY_STATES])
 def test_observations_that_are_scaled_already_are_not_normalised(observation: ObservationSpec) -> None:
     assert chosen(observation, Discrete(4))["network.normalize_observations"] is False
     assert "network.normalize_observations" not in chosen(observation, Discrete(4), "dqn")
