@@ -94,7 +94,7 @@ class Team:
     possible_agents = ["miner_0", "scout_0", "miner_1"]
 
     def observation_space(self, agent):
-        return spaces.Box(-1.0, 1.0, (100 if "miner" in agent else 3,), np.float32)
+        return spaces.Discrete(100) if "miner" in agent else spaces.Box(-1.0, 1.0, (3,), np.float32)
 
     def action_space(self, agent):
         return spaces.Discrete(2)
@@ -109,7 +109,7 @@ class Team:
         return self.see(), dict.fromkeys(over, 1.0), over, dict.fromkeys(over, False), {}
 
     def see(self):
-        return {agent: np.zeros(self.observation_space(agent).shape, np.float32) for agent in self.possible_agents}
+        return {agent: 0 if "miner" in agent else np.zeros(3, np.float32) for agent in self.possible_agents}
 
     def state(self):
         return np.zeros(4, np.float32)

@@ -209,7 +209,7 @@ def _network(spec: EnvironmentSpec, hidden: Sequence[str]) -> list[Setting]:
         settings.append(Setting("env.frame_stack", 4, "several frames show what moves, and where to"))
         settings.append(Setting("network.separate_networks", False, "policy and value share the convolutions"))
     if _is_wide(spec, hidden):
-        count = _elements(spec, hidden)
+        count = _elements(_seen_by_policy(spec, hidden))
         settings.append(Setting("network.middleware", (256, 256), f"{count} elements to combine"))
     return settings
 
@@ -219,11 +219,16 @@ def _is_wide(spec: EnvironmentSpec, hidden: Sequence[str] = ()) -> bool:
 
     Taxi's 500 states learn with wider layers only; as many numbers do not (FlappyBird learns less).
     """
-    return all(one.counts for one in spec.observation.inputs) and _elements(spec, hidden) > MANY_ELEMENTS
+    seen = _seen_by_policy(spec, hidden)
+    return all(one.counts for one in seen) and _elements(seen) > MANY_ELEMENTS
 
 
-def _elements(spec: EnvironmentSpec, hidden: Sequence[str]) -> int:
-    return sum(prod(one.shape) for one in spec.observation.inputs if getattr(one, "name", "") not in hidden)
+def _seen_by_policy(spec: EnvironmentSpec, hidden: Sequence[str]) -> list[ArraySpec]:
+    return [one for one in spec.observation.inputs if getattr(one, "name", "") not in hidden]
+
+
+def _elements(inputs: Sequence[ArraySpec]) -> int:
+    return sum(prod(one.shape) for one in inputs)
 
 
 def _is_scaled(spec: EnvironmentSpec) -> bool:
