@@ -50,7 +50,8 @@ def wrapped(
     """
     import gymnasium
 
-    for name, arguments in map(parts_of, wrappers):
+    for name, given in map(parts_of, wrappers):
+        arguments = given if ":" in name else {key: _with_tuples(value) for key, value in given.items()}
         what = f"`{id}` with the wrapper `{name}`"
         constructor = functools.partial(find_wrapper(name), environment, **arguments)
         result = construct("wrapper", name, what, constructor, ARGUMENTS)
@@ -62,6 +63,11 @@ def wrapped(
             )
         environment = result
     return environment
+
+
+def _with_tuples(value: Any) -> Any:
+    """Return an argument of a wrapper of Gymnasium: TOML has arrays alone, and ResizeObservation takes a tuple."""
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 def import_wrappers(wrappers: Sequence[WrapperConfig]) -> None:

@@ -128,6 +128,7 @@ def test_a_game_has_the_preset_with_the_options_of_its_wrapper(tmp_path: Path) -
                 "network.middleware": (64, 64),
             },
         ),
+        ("dqn.yml", "policy: CnnPolicy", {"network.middleware": (), "network.activation": "relu"}),
         (
             "sac.yml",
             "ent_coef: auto_0.1, target_entropy: -6, train_freq: [1, episode], learning_rate: lin_7.3e-4",

@@ -16,10 +16,10 @@ DIGITS = 4  # significant digits of a deviation that is computed from its logari
 def translate_layers(draft: Draft) -> None:
     """Translate `policy_kwargs` and the kind of `policy`. Raises ConfigError for invalid values."""
     _by_policy(draft)
-    given = draft.python("policy_kwargs") or {}
+    given = (draft.python("policy_kwargs") if draft.is_given("policy_kwargs") else None) or {}
     if not isinstance(given, dict):
         raise draft.refused("policy_kwargs", "expected dict(...)")
-    draft.options = {f"policy_kwargs.{name}" for name in given} if draft.is_given("policy_kwargs") else set()
+    draft.options = {f"policy_kwargs.{name}" for name in given}
     usual = {} if draft.images else names()["defaults"][draft.entry.kind].get("policy_kwargs", {})
     draft.values["policy_kwargs"] = {**usual, **given}
     for name, value in draft.values["policy_kwargs"].items():
