@@ -4,8 +4,9 @@
     cartpole-1  001563      200,064  100       498.2 ± 1.3   6.8        441.0  500.0  498.2
 
 `±` is a 95 % confidence interval of the mean return, by the central limit theorem. All policies play from the same
-initial states, which `--seed` determines; with `--seeds 0..4` they play all episodes with each of these seeds. Runs are
-only read: a live run continues, and may remove the checkpoints that are being measured, because they are read before.
+initial states, which `--seed` determines; with `--seeds 0..4` they play all episodes with each of these seeds. RUN may
+also be a file of `hive export`, FILE.safetensors, which plays the episodes of its run. Runs are only read: a live run
+continues, and may remove the checkpoints that are being measured, because they are read before.
 
 `--video FILE` also records the first episodes (hive.training.evaluate.recording).
 """
@@ -17,26 +18,25 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.arguments import add_json, add_runs, add_which, whole_number
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.json_output import environments_to_stderr
 from hive.cli.parts.playing import (
+    Source,
     add_player,
-    checkpoint_name,
     described,
-    held_checkpoints,
     played_as,
     policies_and_config,
     progress_line,
     recorded,
+    sources,
 )
-from hive.cli.parts.select_run import chosen_run
 from hive.errors import UsageError
 from hive.paths import user_path
-from hive.records import Checkpoint, RunDirectory
+from hive.records import Checkpoint
 from hive.records.return_text import return_text
 from hive.table import table_text
 
@@ -52,21 +52,21 @@ MOST_VIDEO_EPISODES = 100  # more than a viewer watches; hive.records.sinks.vide
 class PlayedCheckpoint:
     """The evaluation of a checkpoint: over all seeds, and with each seed."""
 
-    run: RunDirectory
-    checkpoint: Checkpoint
+    source: Source
+    checkpoint: Checkpoint  # of its policy
     whole: Evaluation
     each: dict[int, Evaluation]
     policy: str = ""  # its name, in a run with several
 
     @property
     def name(self) -> str:
-        """The run's name, and the policy's."""
-        return f"{self.run.name} {self.policy}".rstrip()
+        """The name of the run or file, and the policy's."""
+        return f"{self.source.name} {self.policy}".rstrip()
 
 
 COLUMNS: Mapping[str, Callable[[PlayedCheckpoint], str]] = {
     "RUN": lambda row: row.name,
-    "CHECKPOINT": lambda row: checkpoint_name(row.run, row.checkpoint),
+    "CHECKPOINT": lambda row: replace(row.source, checkpoint=row.checkpoint).checkpoint_name,
     "STEPS": lambda row: f"{row.whole.env_steps:,}",
     "EPISODES": lambda row: str(row.whole.episodes),
     "RETURN": lambda row: return_text(row.whole.mean_return) + _margin(row.whole),
@@ -81,7 +81,7 @@ def add_eval(commands: Any) -> None:
     evaluate = commands.add_parser(
         "eval",
         description="Play whole episodes with the policies of runs and print statistics of their returns. All policies "
-        "play from the same initial states.",
+        "play from the same initial states. RUN may also be a file of `hive export`, FILE.safetensors.",
         epilog="example: hive eval cartpole-ppo-1 --which best --episodes 20",
     )
     add_runs(evaluate)
@@ -111,16 +111,15 @@ def run_eval(options: argparse.Namespace) -> int:
     """Run `hive eval`; return the exit code."""
     # All checkpoints are read before the first episode: a mistake costs no minutes, and a live run may remove them.
     seeds = _seeds(options)
-    runs = [chosen_run(text) for text in options.runs or [None]]
-    chosen = [(run, checkpoint) for run in runs for checkpoint in held_checkpoints(run, options.which)]
+    chosen = [source for text in options.runs or [None] for source in sources(text, options.which)]
     _check_video(options, len(chosen))
     video = None
     with environments_to_stderr(options.json):
-        rows = [row for run, checkpoint in chosen for row in _measured(run, checkpoint, options, seeds)]
+        rows = [row for source in chosen for row in _measured(source, options, seeds)]
         if options.video is not None:
-            ((run, checkpoint),) = chosen
+            (source,) = chosen
             episodes = options.video_episodes or VIDEO_EPISODES
-            video = recorded(run, checkpoint, options.video, options, episodes=episodes, seed=seeds[0])
+            video = recorded(source, options.video, options, episodes=episodes, seed=seeds[0])
     if options.json:
         more: dict[str, Any] = {"sampled": options.sample}
         if video is not None:
@@ -158,18 +157,15 @@ def _check_video(options: argparse.Namespace, checkpoints: int) -> None:
     check_video_file(options.video)
 
 
-def _measured(
-    run: RunDirectory, checkpoint: Checkpoint, options: argparse.Namespace, seeds: list[int]
-) -> list[PlayedCheckpoint]:
+def _measured(source: Source, options: argparse.Namespace, seeds: list[int]) -> list[PlayedCheckpoint]:
     """Play the episodes of all seeds; return a row of each policy."""
     from hive.training import evaluate, evaluate_together, joined
 
-    policies, config = policies_and_config(run, checkpoint, options.set)
-    label = f"{run.name} {checkpoint_name(run, checkpoint)}"
+    policies, config = policies_and_config(source, options.set)
     each: dict[str, dict[int, Evaluation]] = {name: {} for name in policies}
     for number, seed in enumerate(seeds):
         before, total = number * options.episodes, len(seeds) * options.episodes
-        with progress_line(label, f"of {total} episodes", before) as progress:
+        with progress_line(source.label, f"of {total} episodes", before) as progress:
             how = {"episodes": options.episodes, "seed": seed, **played_as(options), "progress": progress}
             if len(policies) > 1:
                 played = evaluate_together({name: policy for name, (policy, _) in policies.items()}, config, **how)
@@ -178,14 +174,14 @@ def _measured(
         for name, one in played.items():
             each[name][seed] = one
     rows = [
-        PlayedCheckpoint(run, at, joined([*each[name].values()]), each[name], name)
+        PlayedCheckpoint(source, at, joined([*each[name].values()]), each[name], name)
         for name, (_, at) in policies.items()
     ]
     whole = rows[0].whole
     if whole.cut:
         limit = config.evaluation.max_steps if options.max_steps is None else options.max_steps
         what = f"{whole.cut} of {whole.episodes} episodes did not end within {limit:,} steps and count up to there"
-        print_to_stderr(f"note: {label}: {what}; --max-steps changes this limit")
+        print_to_stderr(f"note: {source.label}: {what}; --max-steps changes this limit")
     return rows
 
 
@@ -210,7 +206,7 @@ def _as_data(row: PlayedCheckpoint) -> dict[str, Any]:
     numbers = dataclasses.asdict(row.whole)
     del numbers["turn"], numbers["seconds"]  # only meaningful for evaluations during a run
     return {
-        "run": row.run.name,
+        "run": row.source.name,
         **({"policy": row.policy} if row.policy else {}),
         "checkpoint": str(row.checkpoint.path),
         **numbers,

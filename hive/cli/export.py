@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.arguments import add_json, add_policy, add_run, add_which
-from hive.cli.parts.playing import checkpoints_of
+from hive.cli.parts.playing import Source, checkpoints_of, sources
 from hive.cli.parts.select_policy import chosen_policy
 from hive.cli.parts.select_run import chosen_run
 from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.paths import user_path
 from hive.printable import printable
-from hive.records.export_files import check_export_file
+from hive.records.checkpoints.policy_files import is_policy_file
+from hive.records.export_files import WEIGHTS, check_export_file
 
 if TYPE_CHECKING:
     from hive.policy.exporting import Exported
@@ -54,17 +55,17 @@ def add_export(commands: Any) -> None:
 
 def run_export(options: argparse.Namespace) -> int:
     """Run `hive export`; return the exit code."""
-    run = chosen_run(options.run_name)
     if options.which == "all":
         raise UsageError("a file holds one policy", hint="use --which latest, best, or the number of an update")
-    policy, folder = chosen_policy(run, options.policy)
-    name = f"{run.name}-{policy}" if options.policy else run.name
-    output = options.output or Path(f"{name}.onnx")
+    if options.output is not None:
+        check_export_file(options.output)
+    source, policy = _source(options)
+    stem = source.name.removesuffix(WEIGHTS)
+    output = options.output or Path(f"{stem}-{policy}.onnx" if options.policy else f"{stem}.onnx")
     check_export_file(output)
-    (checkpoint,) = checkpoints_of(folder, options.which)
     from hive.policy.exporting import export
 
-    done = export(checkpoint.path, output, own_code=True)  # executes the config's user code, as `hive resume` does
+    done = export(source.checkpoint.path, output, own_code=True)  # executes its user code, as `hive resume`
     if options.json:
         print(json.dumps({**dataclasses.asdict(done), "path": str(done.path), **_ports(done)}, indent=2))
         return 0
@@ -72,7 +73,7 @@ def run_export(options: argparse.Namespace) -> int:
     what = "policy" if done.outputs else "weights of the policy"
     what += f" `{policy}`" if policy else ""
     progress = f"{facts['update']:,} updates, {facts['env_steps']:,} steps"
-    print(f"{printable(str(done.path))}: the {what} of {run.name} after {progress} ({_size(done.bytes)})")
+    print(f"{printable(str(done.path))}: the {what} of {printable(source.name)} after {progress} ({_size(done.bytes)})")
     if not done.outputs:
         return 0
     print(f"inputs   {_listed(done.inputs)}")
@@ -84,6 +85,20 @@ def run_export(options: argparse.Namespace) -> int:
             f"equal to hive on {done.compared:,} random observations: the largest difference is {done.difference:.1e}"
         )
     return 0
+
+
+def _source(options: argparse.Namespace) -> tuple[Source, str]:
+    """Return the checkpoint of a run, or the policy of a file, and the name of the policy, "" of the only one."""
+    if options.run_name is not None and is_policy_file(options.run_name):
+        (source,) = sources(options.run_name, options.which)
+        name = source.checkpoint.exported.name if source.checkpoint.exported else ""
+        if options.policy not in (None, name):
+            raise UsageError(f"`{options.run_name}` holds the policy `{name}`" if name else "the file holds one policy")
+        return source, name
+    run = chosen_run(options.run_name)
+    policy, folder = chosen_policy(run, options.policy)
+    (checkpoint,) = checkpoints_of(folder, options.which)
+    return Source(checkpoint, run), policy
 
 
 def _ports(done: Exported) -> dict[str, Any]:

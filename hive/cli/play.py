@@ -5,8 +5,9 @@
     $ hive play cartpole-ppo-1 -o pole.gif          # a video, also without a display
     pole.gif: 10.0 s, 1 episode, return 500.0
 
-Videos without `-o` go to `videos/` of the run. All policies of a run with several play together, and the return is that
-of the team. With the same seed, `hive eval` plays the same episodes and more.
+Videos without `-o` go to `videos/` of the run, those of a file of `hive export` beside it. All policies of a run with
+several play together, and the return is that of the team. With the same seed, `hive eval` plays the same episodes and
+more.
 """
 
 from __future__ import annotations
@@ -17,19 +18,18 @@ from typing import Any
 
 from hive.cli.parts.arguments import add_run, add_which, whole_number
 from hive.cli.parts.playing import (
+    Source,
     add_player,
-    checkpoint_name,
     described,
     episode_text,
-    held_checkpoints,
     played_as,
     players_and_config,
     recorded,
+    sources,
 )
-from hive.cli.parts.select_run import chosen_run, say_default
+from hive.cli.parts.select_run import say_default
 from hive.errors import UsageError
 from hive.paths import user_path
-from hive.records import Checkpoint, RunDirectory
 from hive.records.documents import failure
 
 
@@ -37,7 +37,8 @@ def add_play(commands: Any) -> None:
     play = commands.add_parser(
         "play",
         description="Show the policy of a run: in a window where there is a display (Escape or q closes it), otherwise "
-        "as a video in the run's videos/.",
+        "as a video in the run's videos/. RUN may also be a file of `hive export`, FILE.safetensors; its videos are "
+        "beside it.",
         epilog="example: hive play cartpole-ppo-1 --which best -o pole.mp4",
     )
     add_run(play)
@@ -62,17 +63,18 @@ def run_play(options: argparse.Namespace) -> int:
         check_video_file(options.output)  # before torch is imported
     from hive.envs.drawing.rendering import has_display
 
-    run, seed = chosen_run(options.run_name), options.seed or 0
-    say_default(options.run_name, run)
-    (checkpoint,) = held_checkpoints(run, options.which)
+    (source,) = sources(options.run_name, options.which)
+    seed = options.seed or 0
+    if source.run is not None:
+        say_default(options.run_name, source.run)
     if options.output is not None or not has_display():
-        file = options.output or _default_file(run, checkpoint, seed)
-        video = recorded(run, checkpoint, file, options, episodes=options.episodes or 1, seed=seed)
+        file = options.output or _default_file(source, seed)
+        video = recorded(source, file, options, episodes=options.episodes or 1, seed=seed)
         print(described(video))
         return 0
     from hive.training import Episode, show
 
-    policy, config = players_and_config(run, checkpoint, options.set)
+    policy, config = players_and_config(source, options.set)
     number = 0
 
     def ended(episode: Episode) -> None:
@@ -81,19 +83,25 @@ def run_play(options: argparse.Namespace) -> int:
         cut = ", where it was cut (--max-steps)" if episode.cut else ""
         print(f"episode {number}: return {episode_text(episode)}, {episode.length:,} steps{cut}", flush=True)
 
-    title = f"hive play {run.name} {checkpoint_name(run, checkpoint)}"
+    title = f"hive play {source.label}"
     how = {"episodes": options.episodes, "seed": seed, **played_as(options)}
     show(policy, config, title=title, ended=ended, **how)
     return 0
 
 
-def _default_file(run: RunDirectory, checkpoint: Checkpoint, seed: int) -> Path:
-    """Return the file of a video in the run's folder, which is made. Raises RecordError and UsageError."""
+def _default_file(source: Source, seed: int) -> Path:
+    """Return the file of a video: in the run's folder `videos`, which is made, or beside the file of a policy.
+
+    Raises RecordError and UsageError.
+    """
     from hive.records.sinks.videos import played_video, video_suffix
 
-    suffix = video_suffix()
+    suffix, update = video_suffix(), source.checkpoint.update
+    if source.run is None:
+        return played_video(source.checkpoint.path.parent, update, seed, suffix)
+    videos = source.run.videos
     try:
-        run.videos.mkdir(exist_ok=True)
+        videos.mkdir(exist_ok=True)
     except OSError as error:
-        raise failure("write", run.videos, error) from error
-    return played_video(run.videos, checkpoint.update, seed, suffix)
+        raise failure("write", videos, error) from error
+    return played_video(videos, update, seed, suffix)

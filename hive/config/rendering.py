@@ -32,6 +32,12 @@ def render(config: Config, *, changed: bool = False) -> str:
     return sections((entry.name, values[entry.name], f"{entry.origin:<{width}}  {entry.doc}") for entry in entries)
 
 
+def plain(config: Config) -> str:
+    """Return the config as TOML without comments: every key that has a value. Loading this gives an equal config."""
+    given = [entry for entry in config.entries() if entry.value is not None and (entry.name != "env.id" or entry.value)]
+    return "".join(f"{entry.name} = {toml_setting(entry.name, entry.value)}\n" for entry in given)
+
+
 def resolved(config: Config) -> bytes:
     """Return the content of a run's `resolved.toml`. Raises ConfigError if it would be too large to be loaded."""
     content = render(config).encode()

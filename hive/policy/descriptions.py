@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ from hive.paths import SESSION_FILE
 from hive.records import Checkpoint
 from hive.records.runs import folder_of_run
 
+MOST_ELEMENTS = 1 << 20  # of a described action: no network has so many outputs, and each takes memory before any is
 USUAL_HEADS = ("policy", "value")  # heads if a description names none
 CHANNELS = ("", EARLIER, FIRST, LAST, ABSENT, NO_IMAGE)  # of images; "": a description of before env.rules
 WIDTHS = ("middleware", "value_middleware")  # keys of [network] that are arrays
@@ -73,6 +75,8 @@ def action_in(description: Mapping[str, Any]) -> ActionSpec:
             raise ValueError(f"{len(names)} names of {len(parts)} parts")
         return Composite(parts, None if names is None else tuple(map(str, names)))
     spec = cls(**{name: _value(name, value) for name, value in facts.items()})
+    if (elements := prod(getattr(spec, "env_shape", None) or spec.shape)) > MOST_ELEMENTS:
+        raise ValueError(f"an action of {elements:,} elements")
     action_converter(spec)(np.zeros((1, *spec.shape), spec.dtype))  # fails if the fields do not fit each other
     return spec
 
@@ -130,12 +134,22 @@ def _described_head(head: HeadParameters) -> dict[str, Any]:
     return {"name": head.name, **changed}
 
 
+def current_description(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the description of a policy, whose references to `session.py` point to where that file is now.
+
+    A run may have been moved or copied; a file of an exported policy names the place at that time. Raises KeyError and
+    TypeError if there is none.
+    """
+    description: dict[str, Any] = checkpoint.state["policy"]
+    if not checkpoint.exported and SESSION_FILE in (text := json.dumps(description)):
+        description = json.loads(beside(text, folder_of_run(checkpoint.path.parents[1])))
+    return description
+
+
 def described_spaces(checkpoint: Checkpoint) -> tuple[ObservationSpec, ActionSpec] | None:
     """Return the specs of observations and actions that a checkpoint describes; None if it describes no policy."""
     try:
-        description = checkpoint.state["policy"]
-        if SESSION_FILE in (text := json.dumps(description)):  # the run may have been moved or copied
-            description = json.loads(beside(text, folder_of_run(checkpoint.path.parents[1])))
+        description = current_description(checkpoint)
         return _observation_in(description["observation"]), action_in(description["action"])
     except (KeyError, TypeError, ValueError):
         return None

@@ -5,8 +5,9 @@
     FILE.onnx           the whole policy, from raw observations to actions (hive.policy.graph). The metadata
                         of the file names hive's version, the run, and all inputs and outputs. Needs `onnx`; with
                         `onnxruntime` the graph is compared with hive's policy before the file is written.
-    FILE.safetensors    the weights by name. The metadata has one key, `hive`: JSON with the same facts and with the
-                        description of the policy (`describe_policy`), from which another program can rebuild it.
+    FILE.safetensors    the weights by name. The metadata has one key, `hive`: JSON with the same facts, with the
+                        description of the policy (`describe_policy`), from which another program can rebuild it, and
+                        with the config of its run, so that hive plays it (hive.records.checkpoints.policy_files).
 
 The ONNX file is made by torch's exporter of traces. It needs no package but onnx, gives the same bytes for the same
 checkpoint, and takes 0.02 to 0.2 s; the exporter of torch.export takes 1 to 3 s and prints warnings. torch has
@@ -34,9 +35,10 @@ from numpy.typing import NDArray
 
 from hive import __version__
 from hive.config import load_config
+from hive.config.rendering import plain
 from hive.distribution import pip_install
 from hive.errors import HiveError, NetworkError, UsageError
-from hive.policy.descriptions import described_action
+from hive.policy.descriptions import current_description, described_action
 from hive.policy.graph import PolicyGraph, Port
 from hive.policy.graph_comparison import OBSERVATIONS, compare_graph
 from hive.policy.loaded import Policy, policy_of
@@ -46,6 +48,7 @@ from hive.records.export_files import ONNX, check_export_file
 from hive.records.runs import folder_of_run
 from hive.runtime.process.user_code.torch_state import hive_torch
 
+OF_RUN = ("run", "policy_name", "env_id")  # facts about the run of a policy
 OPSET = 17  # the first with LayerNormalization; onnxruntime has it since 1.12 of 2022
 IR_VERSION = 8  # that of the first onnx with OPSET; a newer one would make older runtimes refuse the file
 TRACED_ROWS = 2  # observations of the trace; one row, unlike others, might be broadcast
@@ -89,7 +92,7 @@ def export(place: str | Path, path: str | Path, which: str = "latest", *, own_co
     policy = policy_of(checkpoint, own_code=own_code, exact=True)
     facts = _facts(checkpoint, policy)
     if onnx is None:
-        whole = facts | {"policy": checkpoint.state["policy"]}
+        whole = facts | {"policy": current_description(checkpoint), **_config_of(checkpoint)}
         data = weights_bytes(checkpoint.tensors(), {"hive": json.dumps(whole)})
         write_bytes(path, data)
         return Exported(path, len(data), whole)
@@ -121,6 +124,8 @@ def _imported(name: str) -> ModuleType:
 def _facts(checkpoint: Checkpoint, policy: Policy) -> dict[str, Any]:
     """Return what both formats say about a policy."""
     facts: dict[str, Any] = {"hive_version": __version__}
+    if checkpoint.exported:
+        facts |= {name: checkpoint.exported.facts[name] for name in OF_RUN if name in checkpoint.exported.facts}
     folder = checkpoint.path.resolve().parent.parent
     with contextlib.suppress(HiveError):  # the folder of a checkpoint alone is enough
         run = RunDirectory.open(folder_of_run(folder))
@@ -129,8 +134,18 @@ def _facts(checkpoint: Checkpoint, policy: Policy) -> dict[str, Any]:
             facts["policy_name"] = name
         facts["env_id"] = load_config(run.resolved_file).env.id
     mean = {} if checkpoint.mean_return is None else {"mean_return": checkpoint.mean_return}
-    progress = {"update": checkpoint.update, "env_steps": policy.env_steps}
+    progress = {"update": checkpoint.update, "updates": policy.updates, "env_steps": policy.env_steps}
     return facts | progress | mean | {"action": described_action(policy.action)}
+
+
+def _config_of(checkpoint: Checkpoint) -> dict[str, str]:
+    """Return the config of the run that a checkpoint is of; {} for a folder of a checkpoint alone."""
+    if checkpoint.exported:
+        return {"config": checkpoint.exported.config} if checkpoint.exported.config else {}
+    with contextlib.suppress(HiveError):
+        run = RunDirectory.open(folder_of_run(checkpoint.path.resolve().parent.parent))
+        return {"config": plain(load_config(run.resolved_file))}
+    return {}
 
 
 def _traced(graph: PolicyGraph) -> bytes:

@@ -18,7 +18,6 @@ class called, so it requires `own_code=True`.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,24 +26,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hive.config import NetworkConfig, beside
+from hive.config import NetworkConfig
 from hive.envs import ActionSpec, ObservationSpec, action_converter, each_action
-from hive.errors import NetworkError, RecordError
+from hive.errors import MemoryShort, NetworkError, RecordError
 from hive.networks.act.distributions import ActionDistribution
-from hive.networks.build.configured import copy_arrays, load_module, network_parameters
+from hive.networks.build.configured import check_arrays, copy_arrays, load_module, network_parameters
 from hive.networks.build.convolutions import has_bfloat16_instructions
-from hive.networks.build.network import compute_natively
+from hive.networks.build.layers import without_memory
+from hive.networks.build.network import build_network, compute_natively
 from hive.networks.build.parameters import HeadParameters
 from hive.networks.build.spaces import Spaces
 from hive.networks.rows.inputs import Memory, state_width_of
-from hive.networks.weights.flat import FlatParameters, aligned_block
+from hive.networks.weights.flat import FlatLayout, FlatParameters, aligned_block
 from hive.networks.weights.wrapper import BoundNetwork
-from hive.paths import SESSION_FILE
 from hive.policy.acting_state import ActingState
-from hive.policy.descriptions import classes_in, distribution_in, heads_in, specs_in
+from hive.policy.descriptions import classes_in, current_description, distribution_in, heads_in, specs_in
 from hive.policy.given_observations import GivenObservations
 from hive.records import Checkpoint, checkpoint_at, held
-from hive.records.runs import folder_of_run
+from hive.runtime.process.free_memory import free_memory, size_text
 from hive.runtime.process.user_code.torch_state import hive_torch
 
 REFERENCES = ("module", "extractor", "policy_head", "value_head")  # keys of [network] that may name user-defined code
@@ -157,7 +156,7 @@ class Policy:
 def load(place: str | Path, which: str = "latest", *, own_code: bool = False, policy: str | None = None) -> Policy:
     """Load the policy of a checkpoint or of a run.
 
-    place: the folder of either, or the name of a run below $HIVE_HOME.
+    place: the folder of either, the name of a run below $HIVE_HOME, or a file of `hive export`, FILE.safetensors.
     which: of a run, "latest": the policy of its newest checkpoint; "best": the policy with the highest mean return in
         an evaluation or, without [evaluation], over 100 training episodes.
     own_code: whether to import and call the classes that [network] of the run names.
@@ -165,7 +164,8 @@ def load(place: str | Path, which: str = "latest", *, own_code: bool = False, po
 
     Raises RecordError for a checkpoint that is damaged, has no description of a policy or does not fit it, for a run
     without such a policy, and for user-defined code without `own_code`; UsageError if the run does not exist, for
-    another `which`, and for "best" with the folder of a checkpoint.
+    another `which`, and for "best" with the folder of a checkpoint or with a file; MemoryShort before anything large is
+    allocated.
     """
     (checkpoint,) = held(lambda: [checkpoint_at(str(place), which, policy)])
     return policy_of(checkpoint, own_code=own_code)
@@ -178,16 +178,15 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
     exact: compute in float32 what the run computes in bfloat16. Raises RecordError as `load` does.
     """
     try:
-        description = checkpoint.state["policy"]
-        if SESSION_FILE in (text := json.dumps(description)):  # the run may have been moved or copied
-            description = json.loads(beside(text, folder_of_run(checkpoint.path.parents[1])))
+        description = current_description(checkpoint)
         observation, action, network = specs_in(description)
         heads = heads_in(description)
         distribution = distribution_in(description, action, network, heads)
-    except (KeyError, TypeError, ValueError, NetworkError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, NetworkError) as error:
+        again = "resume the run and stop it: its last checkpoint then describes the policy"
         raise RecordError(
-            f"state.json of {checkpoint.path} describes no policy: {type(error).__name__}: {error}",
-            hint="resume the run and stop it: its last checkpoint then describes the policy",
+            f"{checkpoint.described_in} describes no policy: {type(error).__name__}: {error}",
+            hint="export the policy of its run again" if checkpoint.exported else again,
         ) from None
     named = [reference for key in REFERENCES if (reference := getattr(network, key)) is not None]
     named += filter(None, classes := classes_in(description))
@@ -204,6 +203,8 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
     )
     if exact or not has_bfloat16_instructions():  # the same weights, and faster than emulated bfloat16
         network = dataclasses.replace(network, precision="float32")
+    if not named:
+        _check_size(checkpoint, observation, action, network, heads)
     module = _network(observation, action, network, heads)
     flat = FlatParameters(module)
     compute_natively(module, flat, network.backend)
@@ -212,6 +213,41 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
     flat.bind(block, read_only=True)
     facts = checkpoint.state | {"mean_return": checkpoint.mean_return}
     return Policy(observation.without(network.critic_parts), action, module, facts, distribution)
+
+
+def _check_size(
+    checkpoint: Checkpoint,
+    observation: ObservationSpec,
+    action: ActionSpec,
+    network: NetworkConfig,
+    heads: Sequence[str | HeadParameters],
+) -> None:
+    """Raise RecordError if a checkpoint holds another network than it describes; MemoryShort if there is no room for it.
+
+    Nothing is allocated for it, whatever its size.
+    """
+    kinds = checkpoint.kinds()
+    layers = len(network.middleware) + len(network.value_middleware or ())
+    if layers > len(kinds):  # each has weights; millions would take minutes even without memory
+        raise RecordError(f"{checkpoint.described_in} describes {layers:,} layers, and it has {len(kinds)} tensors")
+    try:
+        with without_memory():
+            parameters, spaces = network_parameters(network, heads=heads), Spaces({"observation": observation}, action)
+            layout = FlatLayout(build_network(parameters, spaces, torch.Generator().manual_seed(0)))
+    except (TypeError, ValueError, RuntimeError, OverflowError, NetworkError) as error:
+        raise RecordError(f"{checkpoint.described_in} describes no network: {error}") from None
+    own = layout.hollow_arrays()
+    check_arrays(kinds, own, str(checkpoint.path))
+    if checkpoint.exported and (others := kinds.keys() - own.keys()):
+        raise RecordError(
+            f"{checkpoint.path} has another network than it describes: `{min(others)}` is no part of that",
+            hint="export the policy of its run again",
+        )
+    if layout.block_bytes > (free := free_memory()).usable:
+        raise MemoryShort(
+            f"the network of {checkpoint.path} needs {size_text(layout.block_bytes)}, and {free} are free",
+            hint="end other programs, or load it on a machine with more memory",
+        )
 
 
 def _network(

@@ -8,8 +8,8 @@ from pathlib import Path
 from hive.distribution import pip_install
 from hive.errors import UsageError
 
-ONNX = ".onnx"
-SUFFIXES = (ONNX, ".safetensors")
+ONNX, WEIGHTS = ".onnx", ".safetensors"
+SUFFIXES = (ONNX, WEIGHTS)
 
 
 def check_export_file(path: Path) -> None:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from hive.config.values import toml_text
 from hive.errors import NetworkError
-from hive.networks.build.configured import copy_arrays
+from hive.networks.build.configured import check_arrays, copy_arrays
 from hive.networks.build.naming import names_text, shown_name, shown_tensors, statistics_of
 from hive.paths import user_path
 from hive.records import checkpoint_at
@@ -156,4 +156,6 @@ def copy_weights_of(place: str, arrays: Arrays) -> None:
     arrays: the tensors of this run's network, by name.
     """
     checkpoint = checkpoint_at(place)
+    if checkpoint.exported:  # its header is enough to refuse it
+        check_arrays(checkpoint.kinds(), arrays, str(checkpoint.path))
     copy_arrays(checkpoint.tensors(), arrays, str(checkpoint.path))

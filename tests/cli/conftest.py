@@ -103,12 +103,16 @@ class Place:
         }
         Summary(**(values | changes)).write(directory.summary_file)
 
-    def trained(self, updates: Sequence[int], best: int, **changes: Any) -> RunDirectory:
-        """An ended run with checkpoints of these updates and a best policy, all of which have learned nothing."""
+    def trained(self, updates: Sequence[int], best: int, sets: Sequence[str] = (), **changes: Any) -> RunDirectory:
+        """An ended run with checkpoints of these updates and a best policy, all of which have learned nothing.
+
+        sets: keys of its config.
+        """
         from hive.networks import aligned_block
         from hive.training import Blueprint
 
         run = self.ended(**changes)
+        run.resolved_file.write_text(render(load_config("cartpole.toml", list(sets), text=ENV)))
         blueprint = Blueprint(load_config(run.resolved_file))
         block = aligned_block(blueprint.flat.block_bytes)
         blueprint.flat.initialize_into(block)

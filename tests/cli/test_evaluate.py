@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hive.cli.parts.playing import checkpoints_of, held_checkpoints
+from hive.cli.parts.playing import checkpoints_of, sources
 from hive.errors import UsageError
 from hive.records import Checkpoint, RunDirectory, held, list_checkpoints
 from hive.records.sinks.videos import PACKAGES
@@ -145,7 +145,7 @@ def test_several_seeds_are_joined(place: Place, run: RunDirectory) -> None:
 
 
 def test_a_checkpoint_that_is_removed_while_it_is_played(run: RunDirectory) -> None:
-    (checkpoint,) = held_checkpoints(run, "100")
+    checkpoint = sources(str(run.path), "100")[0].checkpoint
     shutil.rmtree(checkpoint.path)
     assert checkpoint.tensors().keys() == list_checkpoints(run.checkpoints)[0].tensors().keys()
 

@@ -68,6 +68,12 @@ def test_wrappers_are_applied_in_order_with_their_arguments() -> None:
         assert rewards[2] == expected
 
 
+def test_arrays_are_tuples_for_wrappers_of_gymnasium() -> None:
+    """TOML has no tuples, and ReshapeObservation refuses a list."""
+    wrapper = {"name": "ReshapeObservation", "shape": [2, 2]}
+    assert describe(Recipe("CartPole-v1", wrappers=[wrapper])).observation.shape == (2, 2)
+
+
 def test_spaces_are_those_of_the_outermost_wrapper() -> None:
     wide = {"name": "our_wrappers:Wider", "declared": 5, "returned": 5}
     assert describe(Recipe(COUNTING, wrappers=[wide])).observation.shape == (5,)

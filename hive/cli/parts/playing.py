@@ -1,4 +1,7 @@
-"""Plays checkpoints of runs, for `hive eval`, `hive play` and `hive export`: options, checkpoints, videos, progress."""
+"""Plays checkpoints of runs and files of `hive export`, for `hive eval`, `hive play`, `hive record` and `hive export`.
+
+It has the options, the selection of checkpoints, videos, and the line of progress.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,19 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.arguments import add_overrides, whole_number
 from hive.cli.parts.control import print_to_stderr
+from hive.cli.parts.select_run import chosen_run
 from hive.cli.parts.suggest import listed
 from hive.errors import UsageError
+from hive.paths import user_path
 from hive.printable import obeyed, printable
 from hive.records import Checkpoint, RunDirectory, best_of, held, list_checkpoints, policies_of, run_state
+from hive.records.checkpoints.policy_files import PolicyFile, is_policy_file
 from hive.records.return_text import return_text
 
 if TYPE_CHECKING:
@@ -42,9 +49,60 @@ def add_player(command: argparse.ArgumentParser) -> None:
     add_overrides(command, "override a key of the run's config, such as env.options.NAME (repeatable)")
 
 
-def held_checkpoints(run: RunDirectory, which: str) -> list[Checkpoint]:
-    """Return what `checkpoints_of` finds, with the weights in memory, so that a live run may remove the files."""
-    return held(lambda: checkpoints_of(run, which))
+@dataclass(frozen=True)
+class Source:
+    """What plays: a checkpoint of `run`, or the policy in a file, `run` None."""
+
+    checkpoint: Checkpoint
+    run: RunDirectory | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the run, or of the file."""
+        return self.run.name if self.run else self.checkpoint.path.name
+
+    @property
+    def checkpoint_name(self) -> str:
+        """The checkpoint: "001563", or "best/001563" for the best policy."""
+        if self.run is None:
+            return f"{self.checkpoint.update:06d}"
+        path = self.checkpoint.path
+        return f"best/{path.name}" if path.parent == self.run.best else path.name
+
+    @property
+    def label(self) -> str:
+        """Both."""
+        return f"{self.name} {self.checkpoint_name}"
+
+    def config(self, overrides: list[str]) -> Config:
+        """Return the config of the run, or the one in the file. Raises ConfigError, and UsageError without one."""
+        from hive.config import load_config
+
+        if self.run is not None:
+            return load_config(self.run.resolved_file, overrides)
+        file = self.checkpoint.exported
+        assert file is not None
+        if not file.config and not any(text.startswith("env.id=") for text in overrides):
+            raise UsageError(
+                f"`{file.path}` does not say how its environment is made: hive {file.facts.get('hive_version', '')} "
+                "wrote no config into it",
+                hint="export the policy again, or set what [env] of its run had: --set env.id=ID",
+            )
+        return load_config(file.path.name, overrides, text=file.config)
+
+
+def sources(text: str | None, which: str) -> list[Source]:
+    """Return what plays: checkpoints of a run, by its name, or the policy of a file, FILE.safetensors.
+
+    text: None for the default run. which: as for `checkpoints_of`. Checkpoints have their weights in memory, so that a
+    live run may remove the files. Raises the errors of `chosen_run`, `checkpoints_of` and `read_policy_file`.
+    """
+    if text is not None and is_policy_file(text) and not user_path(text).is_dir():
+        if which != "latest":
+            raise UsageError(f"`{text}` holds one policy", hint="leave out --which")
+        return [Source(Checkpoint.of_file(user_path(text)))]
+    run = chosen_run(text)
+    return [Source(checkpoint, run) for checkpoint in held(lambda: checkpoints_of(run, which))]
 
 
 def checkpoints_of(run: RunDirectory, which: str) -> list[Checkpoint]:
@@ -73,27 +131,32 @@ def _hint_without_checkpoint(run: RunDirectory) -> str:
     return "it ended before the first one; checkpoint.every says how often one is written"
 
 
-def policy_and_config(run: RunDirectory, checkpoint: Checkpoint, overrides: list[str]) -> tuple[Policy, Config]:
-    """Return the policy of a checkpoint and the config of its run. It executes the config's user code, as `hive resume`
-    does. Raises RecordError and ConfigError."""
-    from hive.config import load_config
-    from hive.policy.loaded import policy_of
+def policy_and_config(source: Source, overrides: list[str]) -> tuple[Policy, Config]:
+    """Return a policy and the config of its run. It executes the config's user code, as `hive resume` does.
 
-    return policy_of(checkpoint, own_code=True), load_config(run.resolved_file, overrides)
-
-
-def policies_and_config(
-    run: RunDirectory, checkpoint: Checkpoint, overrides: list[str]
-) -> tuple[dict[str, tuple[Policy, Checkpoint]], Config]:
-    """Return the policies of a run by name, each with its checkpoint, and the config; as `policy_and_config`.
-
-    checkpoint: that of the first policy; of each other one, the newest that is not newer. The name is "" in a run whose
-    environment has one agent. A policy that `overrides` make scripted, or give other weights, is left out. Raises
-    UsageError if none is left.
+    Raises RecordError, ConfigError, and UsageError for a file without a config.
     """
     from hive.policy.loaded import policy_of
 
-    first, config = policy_and_config(run, checkpoint, overrides)
+    config = source.config(overrides)
+    return policy_of(source.checkpoint, own_code=True), config
+
+
+def policies_and_config(source: Source, overrides: list[str]) -> tuple[dict[str, tuple[Policy, Checkpoint]], Config]:
+    """Return the policies of a run by name, each with its checkpoint, and the config; as `policy_and_config`.
+
+    The checkpoint of the source is that of the first policy; of each other one, the newest that is not newer. The name
+    is "" in a run whose environment has one agent. A policy that `overrides` make scripted, or give other weights, is
+    left out. Raises UsageError if none is left, and for a file whose config has other policies too.
+    """
+    from hive.policy.loaded import policy_of
+
+    run, checkpoint = source.run, source.checkpoint
+    first, config = policy_and_config(source, overrides)
+    if run is None:
+        assert checkpoint.exported is not None
+        _check_alone(checkpoint.exported, config)
+        return {checkpoint.exported.name: (first, checkpoint)}, config
     found = {}
     for name, folder in policies_of(run).items() or {"": run}.items():
         row = config.policies.get(name)
@@ -106,11 +169,21 @@ def policies_and_config(
     return found, config
 
 
-def players_and_config(
-    run: RunDirectory, checkpoint: Checkpoint, overrides: list[str]
-) -> tuple[Policy | dict[str, Policy], Config]:
+def _check_alone(file: PolicyFile, config: Config) -> None:
+    """Raise UsageError, which names them, if the config has other policies that learn than the one in the file."""
+    learning = [name for name, row in config.policies.items() if row.learns]
+    if others := [name for name in learning if name != file.name]:
+        raise UsageError(
+            f"`{file.path}` holds the policy `{file.name}`, and {listed(f'`{name}`' for name in others)} play too",
+            hint=f"give them: --set policies.{others[0]}.weights=FILE.safetensors, or play the run",
+        )
+    if file.name and file.name not in learning:
+        raise UsageError(f"the policy `{file.name}` is scripted or has other weights, so none is left to measure")
+
+
+def players_and_config(source: Source, overrides: list[str]) -> tuple[Policy | dict[str, Policy], Config]:
     """Return what `record` and `show` play: the policy of a run, or its policies by name; as `policies_and_config`."""
-    found, config = policies_and_config(run, checkpoint, overrides)
+    found, config = policies_and_config(source, overrides)
     policies = {name: policy for name, (policy, _) in found.items()}
     return policies.get("", policies), config
 
@@ -130,14 +203,12 @@ def played_as(options: argparse.Namespace) -> dict[str, Any]:
     return {"sample": options.sample, "max_steps": options.max_steps}
 
 
-def recorded(
-    run: RunDirectory, checkpoint: Checkpoint, file: Path, options: argparse.Namespace, *, episodes: int, seed: int
-) -> Recording:
+def recorded(source: Source, file: Path, options: argparse.Namespace, *, episodes: int, seed: int) -> Recording:
     """Record a checkpoint to `file`. Raises what `hive.training.record` raises."""
     from hive.training import record
 
-    policy, config = players_and_config(run, checkpoint, options.set)
-    with progress_line(f"{run.name} {checkpoint_name(run, checkpoint)}", "pictures recorded") as progress:
+    policy, config = players_and_config(source, options.set)
+    with progress_line(source.label, "pictures recorded") as progress:
         return record(policy, config, file, episodes=episodes, seed=seed, **played_as(options), progress=progress)
 
 
@@ -195,8 +266,3 @@ def progress_line(name: str, what: str, before: int = 0) -> Iterator[Callable[[i
     finally:
         if live:
             obeyed(sys.stderr).write("\r\x1b[K")
-
-
-def checkpoint_name(run: RunDirectory, checkpoint: Checkpoint) -> str:
-    """Return the name of a checkpoint: "001563", or "best/001563" for the best policy."""
-    return f"best/{checkpoint.path.name}" if checkpoint.path.parent == run.best else checkpoint.path.name

@@ -192,9 +192,15 @@ def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]
 def copy_arrays(given: Mapping[str, NDArray[Any]], own: Mapping[str, NDArray[Any]], place: str) -> None:
     """Copy into every array of `own` the array of that name in `given`.
 
-    place: the origin of `given`, for messages. Raises RecordError for a missing array and for another shape or dtype;
-    the arrays before it have been copied then.
+    place: the origin of `given`, for messages. Raises RecordError as `check_arrays` does, before any is copied.
     """
+    check_arrays(given, own, place)
+    for name, array in own.items():
+        np.copyto(array, given[name])
+
+
+def check_arrays(given: Mapping[str, NDArray[Any]], own: Mapping[str, NDArray[Any]], place: str) -> None:
+    """Raise RecordError if `given` lacks an array of `own`, or has it in another shape or dtype."""
     for name, array in own.items():
         theirs = given.get(name)
         if theirs is None or theirs.shape != array.shape or theirs.dtype != array.dtype:
@@ -203,7 +209,6 @@ def copy_arrays(given: Mapping[str, NDArray[Any]], own: Mapping[str, NDArray[Any
                 f"`{name}` of {place} {found}, this network has {array.dtype}{list(array.shape)}",
                 hint=_way_to_fit(given, own) or "weights fit only the same network, observations and actions",
             )
-        np.copyto(array, theirs)
 
 
 STATISTICS = {"normalizer": "network.normalize_observations", "reward_normalizer": "network.normalize_rewards"}

@@ -173,6 +173,13 @@ class FlatLayout:
         data = self._bytes_of(block)
         return {field.name: _array(data, field) for field in self.buffers}
 
+    def hollow_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return named arrays of all shapes and dtypes whose elements share one place in memory, to check a copy."""
+        fields = self.parameters + self.buffers
+        return {
+            f.name: np.lib.stride_tricks.as_strided(np.zeros(1, f.dtype), f.shape, (0,) * len(f.shape)) for f in fields
+        }
+
     def gradient_arrays(self, gradient: Floats) -> list[Floats]:
         """Return a NumPy view of a gradient block, float32 [parameter_elements], for each parameter."""
         return [_array(gradient.view(np.uint8), field) for field in self.parameters]
@@ -195,13 +202,6 @@ class InitialWeights(FlatLayout):
     def made(self) -> FlatParameters:
         """The network with its initial weights. Raises what `make` raises."""
         return self._factory()
-
-    def hollow_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return named arrays of all shapes and dtypes whose elements share one place in memory, to check a copy."""
-        fields = self.parameters + self.buffers
-        return {
-            f.name: np.lib.stride_tricks.as_strided(np.zeros(1, f.dtype), f.shape, (0,) * len(f.shape)) for f in fields
-        }
 
     def initialize_into(self, block: Bytes | memoryview) -> None:
         """Copy the initial weights into a writable `block`, uint8 [>= block_bytes], and zeros into its padding."""

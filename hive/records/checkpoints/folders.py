@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 from hive.errors import RecordError, UsageError
 from hive.paths import user_path
 from hive.records.atomic import DONE, FILES, FileFacts, Files, atomic_folder, check_folder, remove_folder, write_mark
+from hive.records.checkpoints.policy_files import PolicyFile, is_policy_file, read_policy_file
 from hive.records.directory import REPLAY_FOLDER, ROWS_SUFFIX, STATE_FILE, RunDirectory, home_folder
 from hive.records.documents import JSON, failure, is_json_number, read_object
 from hive.records.regular import read_regular
@@ -67,12 +68,27 @@ WHICH = ("latest", "best")  # the checkpoints of a run that `checkpoint_at` can 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint on disk: its folder, the number of updates before it, and the content of state.json."""
+    """A checkpoint on disk: its folder, the number of updates before it, and the content of state.json.
+
+    exported: the file that it is instead, `path`, of a policy that `hive export` has written.
+    """
 
     path: Path
     update: int
     state: dict[str, Any]
     weights: Mapping[str, npt.NDArray[Any]] | None = None  # tensors in memory, of a checkpoint that is `held`
+    exported: PolicyFile | None = None
+
+    @classmethod
+    def of_file(cls, path: Path) -> Checkpoint:
+        """Return the policy that `hive export` has written. Raises the errors of `read_policy_file`."""
+        file = read_policy_file(path)
+        return cls(file.path, int(file.facts["update"]), file.state, exported=file)
+
+    @property
+    def described_in(self) -> str:
+        """What has the description of its policy, for messages."""
+        return f"the metadata of {self.path}" if self.exported else f"state.json of {self.path}"
 
     @property
     def format(self) -> int:
@@ -103,9 +119,17 @@ class Checkpoint:
         """Return the tensors of weights.safetensors by name, as writable copies. Raises RecordError."""
         if self.weights is not None:
             return {name: tensor.copy() for name, tensor in self.weights.items()}
+        if self.exported is not None:
+            return self.exported.tensors()
         from hive.records.checkpoints.weights import load_weights
 
         return load_weights(self.path)[0]
+
+    def kinds(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Return arrays of the shapes and dtypes of its tensors, by name; those of a file have no memory."""
+        if self.exported is not None:
+            return self.exported.kinds
+        return self.tensors() if self.weights is None else self.weights
 
     @property
     def has_replay(self) -> bool:
@@ -190,15 +214,19 @@ def writing_checkpoint(
 def checkpoint_at(place: str, which: str = "latest", policy: str | None = None) -> Checkpoint:
     """Return the checkpoint in the folder `place`, or one of the run `place` (folder, or name in $HIVE_HOME).
 
+    `place` may also be the file of a policy that `hive export` has written, FILE.safetensors.
+
     which: of a run, "latest" for its newest checkpoint, "best" for its best policy. policy: the name of one of a run's
     policies; None: the only one, or the first.
 
     Checksums are compared. Raises RecordError if there is no intact one, and UsageError for an unknown run, another
-    `which`, and "best" with the folder of a checkpoint.
+    `which`, "best" with the folder of a checkpoint or with a file, and a policy that a file does not hold.
     """
     if which not in WHICH:
         raise UsageError(f'invalid `which` {which!r}: expected "{WHICH[0]}" or "{WHICH[1]}"')
     folder = user_path(place)
+    if is_policy_file(place) and not folder.is_dir():
+        return _exported(folder, which, policy)
     of_run = (folder / "checkpoints").is_dir()  # also for what `hive resume --exact` has set aside
     if not of_run and (folder / DONE).exists():
         if which == "best" or policy is not None:
@@ -219,8 +247,22 @@ def checkpoint_at(place: str, which: str = "latest", policy: str | None = None) 
     return newest
 
 
+def _exported(path: Path, which: str, policy: str | None) -> Checkpoint:
+    """Return the policy of a file. Raises UsageError for another policy than it holds, RecordError."""
+    checkpoint = Checkpoint.of_file(path)
+    if which != "latest":
+        raise UsageError(f"`{path}` holds one policy, so `{which}` selects nothing")
+    name = checkpoint.exported.name if checkpoint.exported else ""
+    if policy not in (None, name):
+        found = f"the policy `{name}`" if name else "one policy without a name"
+        raise UsageError(f"`{path}` holds {found}, not `{policy}`")
+    return checkpoint
+
+
 def held(find: Callable[[], list[Checkpoint]]) -> list[Checkpoint]:
     """Return the checkpoints that `find` returns, with their weights in memory, so that they may be removed meanwhile.
+
+    Files of exported policies are not read: their descriptions are to be checked before.
 
     A live run writes checkpoints and removes old ones. If it removes one between its discovery and the end of reading,
     `find` is called again, up to MOST_FINDS times. Raises RecordError, and what `find` raises.
@@ -228,7 +270,7 @@ def held(find: Callable[[], list[Checkpoint]]) -> list[Checkpoint]:
     for left in reversed(range(MOST_FINDS)):
         found = find()
         try:
-            return [replace(one, weights=one.tensors()) for one in found]
+            return [one if one.exported else replace(one, weights=one.tensors()) for one in found]
         except RecordError:
             if left == 0 or all((one.path / DONE).exists() for one in found):
                 raise  # damaged, not removed

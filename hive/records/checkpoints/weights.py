@@ -72,15 +72,18 @@ def weights_bytes(tensors: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str
 
 def load_weights(folder: Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
     """Return the arrays (writable copies) and the state. Raises RecordError with the file and the cause."""
-    file = folder / WEIGHTS_FILE
+    return read_weights(folder / WEIGHTS_FILE), read_object(folder / STATE_FILE)
+
+
+def read_weights(file: Path) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of a safetensors file. Raises RecordError with the file and the cause."""
     try:
         entries = safetensors.deserialize(read_regular(file))  # type: ignore[no-untyped-call]
-        tensors = {name: _array(**entry) for name, entry in entries}
+        return {name: _array(**entry) for name, entry in entries}
     except OSError as error:
         raise failure("read", file, error) from error
     except (safetensors.SafetensorError, ValueError) as error:
         raise RecordError(f"`{file}` cannot be read as weights: {error}") from error
-    return tensors, read_object(folder / STATE_FILE)
 
 
 def _array(dtype: str, shape: list[int], data: bytearray) -> npt.NDArray[Any]:
