@@ -222,9 +222,9 @@ def _check_size(
     network: NetworkConfig,
     heads: Sequence[str | HeadParameters],
 ) -> None:
-    """Raise RecordError if a checkpoint holds another network than it describes; MemoryShort if there is no room for it.
+    """Raise RecordError if a checkpoint holds another network than it describes, and MemoryShort if it has no room.
 
-    Nothing is allocated for it, whatever its size.
+    Nothing is allocated for the network, whatever its size.
     """
     kinds = checkpoint.kinds()
     layers = len(network.middleware) + len(network.value_middleware or ())
