@@ -216,7 +216,10 @@ class _Loader:
         inner = path[2:]
         if inner:
             before = self.given.get((path[0], path[1]))
-            value = _with_inner(before.value if before is not None else {}, inner, value)
+            table = before.value if before is not None else {}
+            if path[0] == POLICIES and inner in (["scripted"], ["weights"]):  # it learns no more, by tables of its own
+                table = {key: own for key, own in table.items() if key not in OVERRIDDEN}
+            value = _with_inner(table, inner, value)
         for step in reversed(path[:2]):
             value = {step: value}
         self.take(value, source)

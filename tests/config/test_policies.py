@@ -62,6 +62,14 @@ def test_a_policy_learns_with_its_own_values_and_otherwise_with_the_runs() -> No
         assert (learner.run, learner.env, learner.collection) == (config.run, config.env, config.collection)
 
 
+@pytest.mark.parametrize("key", ["weights", "scripted"])
+def test_a_policy_that_set_makes_fixed_has_no_tables_of_its_own(key: str) -> None:
+    row = config_of(HEAD + '[policies]\na = "a"\nb = { agents = "b", network = { middleware = [8] } }\n')
+    assert row.policies["b"].given
+    fixed = load_config("run.toml", [f"policies.b.{key}=bots.py:Judge"], text=render(row)).policies["b"]
+    assert (fixed.learns, fixed.agents, fixed.given) == (False, ("b",), {})
+
+
 def test_another_algorithm_begins_with_its_own_defaults() -> None:
     rows = '[policies]\na = "a"\n[policies.b]\nagents = "b"\nalgorithm = { name = "dqn", batch_size = 16 }\n'
     learner = config_of(HEAD + rows).learner("b")
