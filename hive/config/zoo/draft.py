@@ -13,7 +13,7 @@ from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
 from hive.config.templates import Setting
 from hive.config.values import shown
-from hive.config.zoo.entries import RECURRENT, ZooEntry, names
+from hive.config.zoo.entries import DEFAULT, RECURRENT, ZooEntry, names
 from hive.config.zoo.python_values import values_in
 from hive.errors import ConfigError
 from hive.printable import printable
@@ -56,6 +56,10 @@ class Draft:
         self.values: dict[str, Any] = {**names()["defaults"][entry.kind], **entry.values}
         self.settings: dict[str, Setting] = {}
         self.notes: list[Note] = []
+        if entry.name == DEFAULT:
+            near = f"; near ones are {', '.join(entry.near)}" if entry.near else ""
+            what = printable(f"{entry.file} has none of `{entry.env_id}`{near}")
+            self.notes.append(Note(f"the entry `{DEFAULT}` is used", what, translated=True))
         self.box = False
         self.options: set[str] = set()
         self.images = str(self.values.get("policy", "")).startswith("Cnn")

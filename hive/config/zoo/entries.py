@@ -47,8 +47,7 @@ class ZooEntry:
     def origin(self) -> str:
         """A sentence about where the settings come from."""
         other = f", which has no entry `{self.env_id}`" if self.name != self.env_id else ""
-        near = f" (near ones: {', '.join(self.near)})" if self.near else ""
-        return printable(f"Settings of rl-baselines3-zoo: the entry `{self.name}` of {self.file}{other}{near}.")
+        return printable(f"Settings of rl-baselines3-zoo: the entry `{self.name}` of {self.file}{other}.")
 
 
 def read_entry(path: Path, env_id: str, scheme: str | None, *, atari: bool) -> ZooEntry:
@@ -57,8 +56,8 @@ def read_entry(path: Path, env_id: str, scheme: str | None, *, atari: bool) -> Z
     Raises UsageError if the algorithm is unknown or none of hive's, and ConfigError for an invalid file and one that
     has no entry for this environment.
     """
-    scheme = _scheme(path, scheme)
     document = read_yaml(path)
+    scheme = _scheme(path, scheme)
     name, near = _name(document, env_id.rpartition(":")[2] if "-v" in env_id else env_id, str(path), atari=atari)
     values = document[name]
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
