@@ -203,6 +203,34 @@ def test_a_file_of_another_algorithm(tmp_path: Path, file: str, scheme: str | No
 
 
 @pytest.mark.parametrize(
+    ("file", "entry", "message"),
+    [
+        ("td3.yml", "noise_type: normal", "noise_type: normal: there is no noise_std"),
+        ("td3.yml", "noise_type: sparkle", "noise_type: sparkle: expected normal, ornstein"),
+        (
+            "ppo_lstm.yml",
+            "policy_kwargs: 'dict(enable_critic_lstm=3)'",
+            "enable_critic_lstm: 3: expected True or False",
+        ),
+    ],
+)
+def test_an_invalid_value_of_an_algorithm(tmp_path: Path, file: str, entry: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        translated(tmp_path, f"Own-v0: {{n_timesteps: 10, {entry}}}", "Own-v0", file, BOX)
+
+
+def test_keys_that_mean_what_hive_does_have_their_line(tmp_path: Path) -> None:
+    draft, _ = translated(
+        tmp_path, "Own-v0: {n_timesteps: 10000, noise_type: normal, noise_std: 0.1}", "Own-v0", "td3.yml", BOX
+    )
+    assert draft.settings["algorithm.exploration_noise"].reason == "noise_type: normal, noise_std: 0.1"
+    text = "Own-v0: {n_timesteps: 10000, strange.key: 7, policy_kwargs: 'dict(enable_critic_lstm=True)'}"
+    draft, _ = translated(tmp_path, text, "Own-v0", "ppo_lstm.yml", BOX)
+    assert "enable_critic_lstm: true" in draft.settings["network.separate_networks"].reason
+    assert any("strange.key: 7" in str(note) for note in draft.notes)
+
+
+@pytest.mark.parametrize(
     ("entry", "message"),
     [
         ("n_envs: many", "n_envs: many: expected a number"),

@@ -144,7 +144,7 @@ class Draft:
 
     def shown(self, key: str) -> str:
         """Return `key: value` as in the file, on one line."""
-        outer, _, inner = key.partition(".")
+        outer, _, inner = (key, "", "") if key in self.values else key.partition(".")
         value = self.values.get(outer)
         value = value.get(inner) if inner and isinstance(value, dict) else value
         text = str(value) if isinstance(value, dict | list) else shown(value).strip('"')

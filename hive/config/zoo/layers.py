@@ -103,8 +103,12 @@ def _log_std_init(draft: Draft, key: str, value: Any) -> None:
 
 
 def _critic_lstm(draft: Draft, key: str, value: Any) -> None:
-    if value is not True:
+    if not isinstance(value, bool):
+        raise draft.refused(key, "expected True or False")
+    if not value:
         draft.differs(key, "hive's value network has an LSTM of its own, as with True")
+    elif "network.separate_networks" not in draft.settings:
+        draft.put(key, "network.separate_networks", True)
 
 
 def _critics(draft: Draft, key: str, value: Any) -> None:

@@ -223,10 +223,18 @@ def _exploration_fraction(draft: Draft, actions: Actions) -> None:
     draft.put(key, "algorithm.exploration_steps", steps, f"{draft.shown(key)} of n_timesteps")
 
 
+NOISES = ("normal", "ornstein-uhlenbeck", "adaptive-param")
+"""The Zoo's values of noise_type."""
+
+
 def _noise_type(draft: Draft, actions: Actions) -> None:
     kind = str(draft.values["noise_type"]).strip()
     if draft.algorithm not in ("td3", "ddpg"):
         draft.leave("noise_type", f"{draft.algorithm} explores by its own distribution")
+    elif kind not in NOISES:
+        raise draft.refused("noise_type", f"expected {', '.join(NOISES)}")
+    elif not draft.is_given("noise_std"):
+        raise draft.refused("noise_type", "there is no noise_std, its standard deviation")
     elif kind != "normal":
         draft.differs("noise_type", "hive's noise is normal, and independent in each step")
 
@@ -235,7 +243,8 @@ def _noise_std(draft: Draft, actions: Actions) -> None:
     if draft.values.get("noise_type") is None:
         draft.leave("noise_std", "without noise_type it has no effect")
     elif draft.algorithm in ("td3", "ddpg"):
-        draft.put("noise_std", "algorithm.exploration_noise", draft.values["noise_std"])
+        given = f"{draft.shown('noise_type')}, {draft.shown('noise_std')}"
+        draft.put("noise_std", "algorithm.exploration_noise", draft.values["noise_std"], given)
     else:
         draft.leave("noise_std", f"{draft.algorithm} explores by its own distribution")
 
