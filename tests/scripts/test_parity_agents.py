@@ -69,7 +69,7 @@ def test_the_table_compares_hive_with_each_peer() -> None:
     compared = [line.split("|")[-2].strip() for line in text_of(rows).splitlines()[2:]]
     assert compared == [
         "",
-        "+1.000 (+1.000 to +1.000), not worse; +1.000 (+1.000 to +1.000), not worse",
+        "+1.000 (+1.000 to +1.000), better; +1.000 (+1.000 to +1.000), better",
         "",
         "+0.000 (+0.000 to +0.000), not worse; +0.000 (+0.000 to +0.000), not worse",
     ]
