@@ -31,7 +31,7 @@ OWN = {
         "py.typed",
     ),
     *("records", "runtime", "schemes", "session", "storage.py", "table.py", "testing", "training", "tuning"),
-    *("web", "workers.py"),
+    *("versions.py", "web", "workers.py"),
 }  # names in this folder
 BUILT = ("__pycache__", "_native.", ".")  # how other names of hive's own begin: compiled, hidden, or of an editor
 REMEDY = f"`pip uninstall` it, then install {NAME} again with `pip install --force-reinstall --no-deps`"

@@ -24,18 +24,27 @@ LINE = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 
 
 def lazy_names(
-    module: str, file: str, old: Mapping[str, str] | None = None
+    module: str,
+    file: str,
+    old: Mapping[str, str] | None = None,
+    checked: str = "",
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a module whose stub lists its names.
 
     file: that of the module; the stub lies beside it. old: names of the last release that are no longer public, and
-    the modules that have them. They still work, with a DeprecationWarning.
+    the modules that have them. They still work, with a DeprecationWarning. checked: a module whose `check_versions` is
+    called before the first use of a name.
     """
 
     @functools.cache  # the stub is read at the first use of a name
     def names() -> dict[str, str]:
         with open(f"{file.removesuffix('.py')}.pyi", encoding="utf-8") as stub:
             return {name: home for home, name in LINE.findall(stub.read())}
+
+    @functools.cache
+    def check() -> None:
+        if checked:
+            importlib.import_module(checked).check_versions()
 
     def get(name: str) -> Any:
         if name == "__all__":
@@ -44,6 +53,7 @@ def lazy_names(
             return importlib.import_module("hive.native").load_native()
         if name.startswith("_"):
             raise AttributeError(f"module `{module}` has no attribute `{name}`")
+        check()
         home = names().get(name)
         if home is None and old is not None and name in old:
             home = old[name]

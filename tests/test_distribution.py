@@ -16,7 +16,17 @@ import pytest
 import hive
 import hive_trainer
 from hive import distribution
-from hive.distribution import BUILT, NAME, OWN, WARNED, pip_install, strangers, warn_of_strangers
+from hive.distribution import (
+    BUILT,
+    NAME,
+    OWN,
+    WARNED,
+    pip_install,
+    strangers,
+    warn_of_strangers,
+)
+from hive.errors import PlatformError
+from hive.versions import NEEDED, OF_EXTRAS, check_versions
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -120,6 +130,32 @@ def test_the_command_runs_ours() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, f"hive {hive.__version__}\n"), done.stderr
+
+
+def test_the_oldest_versions_are_those_of_the_project() -> None:
+    extras = PROJECT["optional-dependencies"]
+    texts = [text for name in {*extras} - {"peers", "docs", "test", "release"} for text in extras[name]]
+    pairs = [text.split(">=") for text in texts if not text.startswith((NAME, "gymnasium["))]
+    assert dict(text.split(">=") for text in PROJECT["dependencies"]) == NEEDED
+    assert dict(pairs) == OF_EXTRAS
+
+
+def test_a_package_that_is_too_old_is_one_sentence_at_the_first_use(site: Site) -> None:
+    old = site.path / "gymnasium-0.28.1.dist-info"
+    old.mkdir()
+    (site.path / "onnx-1.2.0-py3.11.egg-info").mkdir()
+    (site.path / "torch-2.8.0a0+git12.dist-info").mkdir()  # a preview of the oldest
+    with pytest.raises(PlatformError) as caught:
+        check_versions()
+    assert str(caught.value) == "gymnasium 0.28.1 is installed, and hive needs gymnasium>=1.0"
+    with pytest.raises(PlatformError, match=r"onnx 1\.2\.0"):
+        check_versions(["onnx"])
+    command = [sys.executable, "-P", "-c", "import hive; hive.__version__; hive.train"]
+    path = os.pathsep.join([str(ROOT), str(site.path)])
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert "gymnasium 0.28.1 is installed" in done.stderr
+    (site.path / "Gymnasium-1.0.0.dist-info").mkdir()  # the other one was not removed well
+    check_versions()
 
 
 def test_the_metadata_agrees_with_the_code() -> None:

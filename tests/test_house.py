@@ -24,6 +24,7 @@ ORDER = (
         "printable",
         "table",
         "errors",
+        "versions",
         "native",
         "clock",
         "declared",

@@ -22,6 +22,7 @@ from hive import __version__
 from hive.errors import HiveError, PlatformError, UsageError
 from hive.paths import check_current_folder, current_folder
 from hive.printable import printable_output
+from hive.versions import check_versions
 
 __all__ = ["main", "parser"]
 
@@ -66,22 +67,11 @@ GROUPS = {
 }
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
+# Commands that use environments and policies.
+PLAYING = ("init", "check", "up", "join", "resume", "eval", "export", "play", "record")
+
 # Commands that start processes, or whose arguments are files; the others only need the folder of runs.
-IN_A_FOLDER = (
-    "init",
-    "check",
-    "config",
-    "up",
-    "join",
-    "resume",
-    "eval",
-    "export",
-    "play",
-    "record",
-    "save",
-    "compare",
-    "plot",
-)
+IN_A_FOLDER = (*PLAYING, "config", "save", "compare", "plot")
 
 EXAMPLES = """examples:
   hive init CartPole-v1                   write a config: cartpole-ppo.toml
@@ -193,7 +183,10 @@ def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
 
 
 def _check_surroundings(words: list[str]) -> None:
-    """Make modules of the current folder importable. Raises PlatformError, and UsageError for a folder that is gone."""
+    """Make modules of the current folder importable.
+
+    Raises PlatformError, also for packages that are too old for hive, and UsageError for a folder that is gone.
+    """
     if sys.platform != "linux":
         raise PlatformError(
             f"hive runs on Linux only, and this platform is {sys.platform}",
@@ -206,6 +199,8 @@ def _check_surroundings(words: list[str]) -> None:
     elsewhere = os.environ.get("HIVE_HOME", "").startswith(("/", "~"))
     if folder is None and words[:1] != ["--version"] and (not elsewhere or not words or words[0] in IN_A_FOLDER):
         check_current_folder()
+    if words and words[0] in PLAYING:
+        check_versions()
 
 
 def _run(words: list[str]) -> int:

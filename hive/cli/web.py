@@ -17,6 +17,7 @@ from hive.cli.parts.select_run import live_elsewhere, named_run
 from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.records import RunDirectory, find_runs, home_folder
+from hive.versions import check_versions
 
 LOOPBACK = "127.0.0.1"
 EXTRA = ("starlette", "uvicorn", "anyio", "h11", "click")  # packages of the extra `web`, and what these need
@@ -41,6 +42,7 @@ def add_web(commands: Any) -> None:
 
 def run_web(options: argparse.Namespace) -> int:
     find = _finder(options.runs)
+    check_versions(["starlette", "uvicorn"])
     try:
         from hive.web.server import PORT, bind, serve
     except ImportError as error:

@@ -23,6 +23,7 @@ from hive.comparison.statistics import Doubles, Interval
 from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.records.atomic import write_bytes
+from hive.versions import check_versions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,6 +106,7 @@ def check_file(path: Path) -> None:
 
 
 def _matplotlib() -> Any:
+    check_versions(["matplotlib"])
     try:
         import matplotlib
     except ImportError as error:

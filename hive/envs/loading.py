@@ -10,10 +10,11 @@ from typing import Any
 
 from hive.config import module_of, why_not_found
 from hive.distribution import pip_install, with_extra
-from hive.envs.ways_out import way_out
+from hive.envs.ways_out import OTHER_VERSION, installed_package, way_out
 from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError, TopologyError
 from hive.runtime.actor.error_location import is_interrupt, named
 from hive.runtime.process.user_code.torch_state import environment_torch
+from hive.versions import check_versions
 
 EXTRAS = {
     "Box2D": "box2d",
@@ -25,6 +26,9 @@ EXTRAS = {
     "mpe2": "multi",
 }
 """Top-level module -> the extra of hive that installs it."""
+
+CHECKED = {"ale_py": "ale-py", "minigrid": "minigrid", "pettingzoo": "pettingzoo", "mpe2": "mpe2"}
+"""Top-level module -> its package, of which hive needs a version."""
 
 PACKAGES = {"minatar": "MinAtar", "envpool": "envpool"}
 """Top-level module -> the name of its package for pip, where hive has no extra but knows the package."""
@@ -38,8 +42,11 @@ OPTIONS = "the arguments of a constructor are the table [env.options]; in Python
 def import_module(kind: str, name: str, module: str) -> ModuleType:
     """Import `module`, a file or a name, for the environment or wrapper `name`; `kind` is "environment" or "wrapper".
 
-    Raises EnvironmentMissing if it or a module that it needs is not installed, and EnvironmentFailed if it raises.
+    Raises EnvironmentMissing if it or a module that it needs is not installed, EnvironmentFailed if it raises, and
+    PlatformError for a package that is too old for hive.
     """
+    if package := CHECKED.get(top_level(module)):
+        check_versions([package])
     try:
         with environment_torch():
             return module_of(module) if module.endswith(".py") else importlib.import_module(module)
@@ -52,7 +59,7 @@ def import_module(kind: str, name: str, module: str) -> ModuleType:
     except BaseException as error:
         if is_interrupt(error):
             raise
-        raise EnvironmentFailed(f"importing `{module}` raised {named(error)}") from error
+        raise EnvironmentFailed(f"importing `{module}` raised {named(error)}", hint=way_out(error)) from error
 
 
 def construct(kind: str, name: str, what: str, constructor: Callable[[], Any], hint: str = "") -> Any:
@@ -117,6 +124,10 @@ def _lacks(kind: str, name: str, error: ModuleNotFoundError) -> EnvironmentMissi
     """Return the error for a missing module: the one in the name, or one that hive or the environment imports."""
     missing = error.name or str(error)
     top = missing.partition(".")[0]
+    if package := "" if missing == top else installed_package(top):
+        what = f"no {kind} `{name}`: {package} has no" if top == top_level(name) else f"`{name}` needs the"
+        lacks = "" if top == top_level(name) else f", which {package} does not have"
+        return EnvironmentMissing(f"{what} module `{missing}`{lacks}", hint=OTHER_VERSION)
     if top == top_level(name) and top not in {*EXTRAS, *PACKAGES}:
         clause, hint = why_not_found(name)
         if clause:

@@ -23,6 +23,7 @@ import functools
 import inspect
 import pkgutil
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
@@ -60,6 +61,7 @@ PACKAGES = {
 POOLS = "envpool"  # the package whose environments hive.envs.vectors.pool makes
 SUGGESTIONS = 3  # maximum ids that are suggested for a misspelled one
 SIMILAR = 0.8  # least similarity (0 to 1) of the second and third; the first needs difflib's default of 0.6
+REGISTER = "register_envs"  # a function of packages whose import registers no ids
 LISTED = 5  # ids of a package that are listed where none is similar
 WRITE = 'write a custom class as "package.module:Class", and an id that a package registers as "package:Name-v0"'
 VERSION = re.compile(r"-v\d+$")
@@ -327,14 +329,19 @@ def describe(recipe: Recipe) -> EnvironmentSpec:
         close(environment)
 
 
-def limit_advice(recipe: Recipe) -> str:
-    """Return the setting that ends the episodes of this environment at a limit, which depends on how it is made."""
+def limit_advice(recipe: Recipe, *, apart: bool = False) -> str:
+    """Return the setting that ends the episodes of this environment at a limit, which depends on how it is made.
+
+    apart: the environment is that of other processes, so its module is not imported: its id decides.
+    """
     id, wrappers = recipe.id, recipe.wrappers
     if recipe.is_program:
         return "the program must give max_episode_steps in its hello, or set truncated"
     if recipe.preset == "atari":
         return f"env.options = {{ max_num_frames_per_episode = {4 * LIMIT} }}"
-    found = _find(id)
+    if apart and VERSION.search(id):
+        return f"env.options = {{ max_episode_steps = {LIMIT} }}"
+    found = None if apart else _find(id)
     if hasattr(found, "entry_point") and (id.startswith(f"{POOLS}:") or not takes_native(replace(recipe, options={}))):
         return f"env.options = {{ max_episode_steps = {LIMIT} }}"
     if hasattr(found, "entry_point"):
@@ -442,6 +449,9 @@ def _find(id: str) -> EnvSpec | Callable[..., Any]:
             hint=f"name the class, for example {module}:{kind}, or a function that returns an environment",
         )
     spec = gymnasium.registry.get(name)
+    if spec is None and imported is not None and (register := _registering(imported)) is not None:
+        construct("environment", id, f"`{id}`", register)
+        spec = gymnasium.registry.get(name)
     if spec is None:
         clause, hint = why_not_found(id)
         if module and clause:
@@ -462,6 +472,16 @@ def _register(id: str) -> ModuleType | None:
     if function and id not in gymnasium.registry:
         construct("environment", id, f"`{id}`", getattr(imported, function))
     return imported
+
+
+def _registering(module: ModuleType) -> Callable[[], Any] | None:
+    """Return the function by which a package registers its ids, of the module or of a package around it; or None."""
+    names = module.__name__.split(".")
+    for count in range(len(names), 0, -1):
+        function = getattr(sys.modules.get(".".join(names[:count])), REGISTER, None)
+        if inspect.isfunction(function) and top_level(function.__module__) != "gymnasium":
+            return function
+    return None
 
 
 def _instead(prefix: str, name: str, module: ModuleType | None) -> str:

@@ -1,4 +1,4 @@
-"""Ways out of errors that environments raise because they share a process or a machine with others."""
+"""Ways out of errors that environments raise because of what they share: a process, a machine, installed packages."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ import re
 import sys
 
 NESTED_LOOP = re.compile(r"running event loop|loop is already running|asyncio loop", re.IGNORECASE)
+BEFORE_TORCH = re.compile(
+    r"(?=.*import)(?=.*torch).*\b(?:before|after|already|first)\b|.*static TLS block", re.IGNORECASE | re.DOTALL
+)
+"""How a module says that torch was imported too early, and the linker that its libraries left no room."""
 START_METHOD_SET = "context has already been set"  # multiprocessing.set_start_method
 
 OWN_LOOP = (
     'a collector has an event loop of its own; env.processes = "each" gives each environment a process without one'
 )
+BEFORE = 'env.processes = "each" gives each environment a process that imports no torch, for what must come before it'
+OTHER_VERSION = "that is a matter of versions: the code was written for another one (`pip check` names such packages)"
 OWN_CONTEXT = (
     "a constructor runs several times in a process, for each environment and at resume barriers: use "
     "multiprocessing.get_context(method) in place of set_start_method(method)"
@@ -26,6 +32,10 @@ def way_out(error: BaseException) -> str:
     text = str(error)
     if NESTED_LOOP.search(text) and _loop_is_running():
         return OWN_LOOP
+    if BEFORE_TORCH.match(text) and "torch" in sys.modules:
+        return BEFORE
+    if isinstance(error, ImportError) and installed_package((error.name or "").partition(".")[0]):
+        return OTHER_VERSION
     if isinstance(error, RuntimeError) and text == START_METHOD_SET:
         return OWN_CONTEXT
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
@@ -36,6 +46,15 @@ def way_out(error: BaseException) -> str:
 def is_permanent(error: BaseException) -> bool:
     """Return whether an error with a way out would come again after a restart; a port may be free by then."""
     return bool(way_out(error)) and not isinstance(error, OSError)
+
+
+def installed_package(module: str) -> str:
+    """Return the installed package of a top-level module and its version, as `gymnasium 1.4.0`; "" without one."""
+    import importlib.metadata  # it takes 30 ms
+
+    for name in importlib.metadata.packages_distributions().get(module, ()):
+        return f"{name} {importlib.metadata.version(name)}"
+    return ""
 
 
 def _loop_is_running() -> bool:

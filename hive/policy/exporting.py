@@ -47,6 +47,7 @@ from hive.records.checkpoints.weights import weights_bytes
 from hive.records.export_files import ONNX, check_export_file
 from hive.records.runs import folder_of_run
 from hive.runtime.process.user_code.torch_state import hive_torch
+from hive.versions import check_versions
 
 OF_RUN = ("run", "policy_name", "env_id")  # facts about the run of a policy
 OPSET = 17  # the first with LayerNormalization; onnxruntime has it since 1.12 of 2022
@@ -109,6 +110,7 @@ def export(place: str | Path, path: str | Path, which: str = "latest", *, own_co
 
 
 def _imported(name: str) -> ModuleType:
+    check_versions([name])
     try:
         if name == "onnx":
             import onnx

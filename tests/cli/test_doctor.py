@@ -65,6 +65,14 @@ def test_packages_that_are_not_installed(place: Place, monkeypatch: pytest.Monke
     assert place.hive("doctor").code == 1
 
 
+def test_a_package_that_is_too_old_is_a_fault(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.28.1" if name == "gymnasium" else "99")
+    found = machine("gymnasium")
+    assert (found.level, found.hint) == (BAD, "pip install 'gymnasium>=1.0'")
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.1" if name == "minigrid" else "99")
+    assert machine("minigrid").level == WARN  # of an extra
+
+
 def test_a_folder_that_another_distribution_has_files_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_checks, "strangers", lambda: iter(["rlhive 1.0.1 (hive/agents/agent.py)"]))
     found = machine("folder")

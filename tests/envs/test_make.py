@@ -14,11 +14,12 @@ import gymnasium
 import pytest
 
 from hive.envs.loading import EXTRAS
-from hive.envs.make import describe, make_environment, make_native, takes_native
+from hive.envs.make import describe, limit_advice, make_environment, make_native, takes_native
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import Discrete, MultiDiscrete
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
+from hive.envs.ways_out import OTHER_VERSION
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
 COUNTING = "fake_environments:Counting"
@@ -142,6 +143,52 @@ def test_a_module_that_imports_what_is_not_installed(tmp_path: Path, monkeypatch
     assert caught.value.hint == "install it with: `pip install not_installed_at_all`"
 
 
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (
+            "import gymnasium.gone",
+            "`needs_another:Class` needs the module `gymnasium.gone`, which gymnasium {} does not",
+        ),
+        ("from gymnasium import gone", "importing `needs_another` raised ImportError: cannot import name 'gone'"),
+    ],
+)
+def test_what_an_installed_package_lacks_is_a_matter_of_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, sentence: str
+) -> None:
+    (tmp_path / "needs_another.py").write_text(line)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises((EnvironmentMissing, EnvironmentFailed)) as caught:
+        make_environment(Recipe("needs_another:Class"))
+    assert str(caught.value).startswith(sentence.format(gymnasium.__version__))
+    assert caught.value.hint == OTHER_VERSION
+    with pytest.raises(EnvironmentMissing, match=r"gymnasium .* has no module `gymnasium\.gone`"):
+        make_environment(Recipe("gymnasium.gone:Class"))
+
+
+def test_a_package_registers_its_ids_in_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "skies").mkdir()
+    (tmp_path / "skies" / "__init__.py").write_text(
+        "import gymnasium\n"
+        "def register_envs():\n    gymnasium.register('Glide-v0', entry_point='fake_environments:Counting')\n"
+    )
+    (tmp_path / "skies" / "low.py").write_text("from gymnasium import register_envs\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(EnvironmentMissing) as caught:
+        make_environment(Recipe("skies.low:Glid-v0"))
+    assert caught.value.hint == "did you mean `skies.low:Glide-v0`?"
+    del gymnasium.registry["Glide-v0"]
+    for id in ("skies.low:Glide-v0", "skies:Glide-v0"):
+        assert isinstance(make_environment(Recipe(id)).unwrapped, fake_environments.Counting)
+    del gymnasium.registry["Glide-v0"]
+
+
+def test_the_advice_about_the_environments_of_other_processes_imports_nothing() -> None:
+    at_id, in_class = (limit_advice(Recipe(f"nowhere:{name}"), apart=True) for name in ("Glide-v0", "Glide"))
+    assert at_id == "env.options = { max_episode_steps = 1000 }"
+    assert in_class.startswith("env.wrappers = [{ name = ")
+
+
 def test_a_module_that_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "raises_on_import.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -171,7 +218,7 @@ def test_a_constructor_that_lacks_a_package() -> None:
 @pytest.mark.parametrize(("extra", "module"), [("box2d", "Box2D"), ("mujoco", "mujoco")])
 def test_an_extra_of_gymnasium_is_installed_by_hives(extra: str, module: str) -> None:
     text = f'It is not installed, you can run `pip install swig` followed by `pip install "gymnasium[{extra}]"`'
-    for error in (gymnasium.error.DependencyNotInstalled(text), ModuleNotFoundError("", name=f"{module}.core")):
+    for error in (gymnasium.error.DependencyNotInstalled(text), ModuleNotFoundError("", name=module)):
         with pytest.raises(EnvironmentMissing) as caught:
             make_environment(Recipe("fake_environments:Broken", {"error": error}))
         assert caught.value.hint == f"install it with: `pip install 'hive-trainer[{extra}]'`"

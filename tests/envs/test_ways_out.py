@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import socket
+import sys
 
 import pytest
+import torch  # noqa: F401  # as in the processes of a run
 
-from hive.envs.ways_out import OWN_CONTEXT, OWN_LOOP, OWN_PORT, is_permanent, way_out
+from hive.envs.ways_out import BEFORE, OTHER_VERSION, OWN_CONTEXT, OWN_LOOP, OWN_PORT, is_permanent, way_out
 
 
 async def nothing() -> None:
@@ -47,6 +49,20 @@ def test_a_port_that_another_environment_has_may_be_free_later() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use") as caught:
         socket.create_server(taken.getsockname())
     assert (way_out(caught.value), is_permanent(caught.value)) == (OWN_PORT, False)
+
+
+def test_what_must_be_imported_before_torch_gets_a_process_without_it() -> None:
+    assert "torch" in sys.modules, "as in the processes of a run"
+    for text in ("Please import torch after isaacgym modules.", "libgomp: cannot allocate memory in static TLS block"):
+        assert way_out(ImportError(text)) == BEFORE
+    assert way_out(ValueError("the first torch layer")) == ""
+
+
+def test_a_name_that_an_installed_package_lacks_is_a_matter_of_versions() -> None:
+    with pytest.raises(ImportError) as caught:
+        exec("from gymnasium.wrappers import Monitor")
+    assert way_out(caught.value) == OTHER_VERSION
+    assert way_out(ImportError("cannot import name `x`", name="own_module")) == ""
 
 
 def test_other_errors_have_none() -> None:

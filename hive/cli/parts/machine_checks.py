@@ -24,13 +24,10 @@ from hive.native import check_native
 from hive.records import RunDirectory, find_runs, home_folder, list_checkpoints, run_state
 from hive.runtime.process.free_memory import free_memory
 from hive.runtime.run.folders import check_socket_paths, live_owners, socket_root
+from hive.versions import NEEDED, OLDEST, is_old
 
 OK, WARN, BAD = "ok", "warn", "bad"
 
-NEEDED = (
-    *("torch", "numpy", "pyzmq", "msgpack", "uvloop", "gymnasium", "safetensors", "psutil", "textual"),
-    "nvidia-ml-py",
-)
 OPTIONAL = {"tensorboardX": "record.sinks", "ale-py": "Atari", "mujoco": "MuJoCo"}  # package -> feature that needs it
 DESCRIPTORS = 1024  # recommended limit of open files and of processes: enough for a run of a hundred actors
 MEMORY_GIB = 2.0  # recommended free memory: torch takes half a GiB per run, slots and weights need more
@@ -94,12 +91,19 @@ def _folder() -> Iterator[Diagnosis]:
 
 
 def _packages() -> Iterator[Diagnosis]:
-    for name in (*NEEDED, *OPTIONAL):
+    for name in dict.fromkeys((*NEEDED, *OPTIONAL, *OLDEST)):
         try:
-            yield Diagnosis(OK, name, importlib.metadata.version(name))
+            version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            needed = f"; only needed for {OPTIONAL[name]}" if name in OPTIONAL else ""
-            yield rated(name in OPTIONAL, BAD, name, f"is not installed{needed}", f"pip install {name}")
+            if name in NEEDED or name in OPTIONAL:
+                needed = f"; only needed for {OPTIONAL[name]}" if name in OPTIONAL else ""
+                yield rated(name in OPTIONAL, BAD, name, f"is not installed{needed}", f"pip install {name}")
+            continue
+        if name in OLDEST and is_old(name, version):
+            text, oldest = f"{version} is too old: hive needs {OLDEST[name]} or newer", f"{name}>={OLDEST[name]}"
+            yield Diagnosis(BAD if name in NEEDED else WARN, name, text, f"pip install '{oldest}'")
+        elif name in NEEDED or name in OPTIONAL:
+            yield Diagnosis(OK, name, version)
 
 
 def _limits() -> Iterator[Diagnosis]:

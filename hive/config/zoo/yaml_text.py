@@ -15,6 +15,7 @@ from hive.config.syntax import CONFIG_BYTES
 from hive.distribution import pip_install
 from hive.errors import ConfigError, UsageError
 from hive.printable import printable
+from hive.versions import check_versions
 
 MOST_ALIASES = 200  # of a file; those of rl-baselines3-zoo have 15
 MOST_MERGED = 2_000  # entries that all merges of a file copy; with the aliases a limit of memory, 3 MiB
@@ -44,6 +45,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _parsed(content: bytes, name: str) -> Any:
+    check_versions(["pyyaml"])
     try:
         import yaml
     except ImportError:

@@ -16,6 +16,7 @@ from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.records.regular import read_regular
 from hive.records.sinks.sinks import ConfigTables, MetricsRecord, Video
+from hive.versions import check_versions
 
 GOALS = ("return/mean_100", "evaluation/mean_return")  # the metrics beside the hyperparameters
 VIDEO_BYTES = 64 << 20  # largest GIF in an event file: TensorBoard loads each of them whole
@@ -26,6 +27,7 @@ class TensorBoardSink:
 
     def __init__(self, folder: Path) -> None:
         """Create a writer to `folder`. Raises UsageError if tensorboardX is not installed."""
+        check_versions(["tensorboardX"])
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:

@@ -25,6 +25,7 @@ from hive.errors import RecordError, UsageError
 from hive.records.atomic import write_json
 from hive.records.documents import failure, read_document
 from hive.records.sinks.sinks import ConfigTables, MetricsRecord, Video
+from hive.versions import check_versions
 
 FACTS_FILE = "hive.json"
 RESERVED_STEPS = 1000  # steps between two writes of hive.json
@@ -48,6 +49,7 @@ class WandbSink:
         mode: Any = os.environ.get("WANDB_MODE") or "offline"  # wandb checks the word
         if mode != "online":
             os.environ["WANDB_ERROR_REPORTING"] = "false"  # read when wandb is imported
+        check_versions(["wandb"])
         try:
             import wandb
         except ImportError as error:

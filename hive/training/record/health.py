@@ -91,7 +91,7 @@ class HealthFacts:
             facts,
             replays=isinstance(config.algorithm, ReplayConfig),
             pretrained=config.run.init_from is not None,
-            limit_advice=limit_advice(replace(recipe_of(env), wrappers=env.wrappers)),
+            limit_advice=limit_advice(replace(recipe_of(env), wrappers=env.wrappers), apart=env.is_apart),
         )
 
     @classmethod
