@@ -176,11 +176,14 @@ def test_values_of_final_observations_follow_the_state_before_the_reset() -> Non
     assert start == len(values)
 
 
-@pytest.mark.parametrize("resets", ["same step", "next step"])
+@pytest.mark.parametrize("resets", ["same step", "next step", "in any row"])
 def test_a_minibatch_has_all_valid_rows_of_some_environments(resets: str) -> None:
     blueprint = blueprint_of()
     collector = collector_with(blueprint, next_step_vector() if resets == "next step" else None)
     rollouts = collect(blueprint, collector, 2)
+    if resets == "in any row":  # a failed environment, or an agent whose turn it was not: no end comes before
+        for rollout in rollouts:
+            rollout.valid[np.random.default_rng(1).random(rollout.valid.shape) < 0.3] = 0
     valid = flat([rollout.valid for rollout in rollouts]) != 0
     numbers = [np.arange(ENVS) + number * ENVS for number in (0, 1)]
     columns = [np.tile(own, (rollout.length, 1)) for own, rollout in zip(numbers, rollouts, strict=True)]

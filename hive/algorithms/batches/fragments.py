@@ -41,8 +41,9 @@ def input_sequences(rollouts: Sequence[Rollout], rows: Tensor) -> Sequences:
 class ActedFragments:
     """The valid acted rows of rollouts, without the others, for minibatches of whole columns.
 
-    columns: their number. Rows are counted among the valid acted rows of all rollouts. A step that only resets its
-    environment is a fragment of its own, so leaving it out cuts none.
+    columns: their number. Rows are counted among the valid acted rows of all rollouts. A row that is not valid ends the
+    fragment before it, also where its episode goes on in the next rollout: the rows that an agent left unused, which
+    acts in turn. So leaving these rows out cuts no fragment.
     """
 
     def __init__(self, rollouts: Sequence[Rollout]) -> None:
@@ -50,7 +51,8 @@ class ActedFragments:
         parts = []
         row = self.columns = 0
         for rollout in rollouts:
-            parts.append(Fragments.between(rollout.starts()[:-1], row, self.columns))
+            cuts = rollout.starts()[:-1] | (rollout.valid == 0)
+            parts.append(Fragments.between(cuts, row, self.columns))
             row, self.columns = row + rollout.valid.size, self.columns + rollout.valid.shape[1]
         fragments = Fragments.joined(parts)
         self._fragments = fragments.where(valid[fragments.first])
