@@ -322,6 +322,32 @@ def test_steps_that_only_reset_are_marked() -> None:
     assert not rollout.rewards[rollout.valid == 0].any()
 
 
+class Failing(Recorded):
+    """Pays 1 in every step but in each fifth, in which the environments fail: its row has no end and is not valid."""
+
+    steps = 0  # so far
+
+    def step(self, actions: NDArray[Any], row: StepRow) -> None:
+        super().step(actions, row)
+        self.steps += 1
+        row.valid[:] = row.rewards[:] = self.steps % 5 > 0
+        row.terminated[:] = row.truncated[:] = row.episode_lengths[:] = 0
+        row.final_index[:] = -1
+
+
+@pytest.mark.parametrize("steps", [5, 8])
+def test_the_rewards_of_a_lost_episode_are_in_no_later_sum(steps: int) -> None:
+    """Also where the next rollout begins after the row of the failure."""
+    changes = {"network__normalize_rewards": "true", "collection__rollout": steps}
+    blueprint = Blueprint(config_of("small_environments:OneState", **changes))
+    collector = recorded(Failing(), source=0, discount=0.5)
+    collector.bind(weights_of(blueprint)[: blueprint.flat.block_bytes])
+    collector.reset()
+    sums = np.concatenate([arrays["discounted"] for arrays in collected(collector, blueprint, range(3))])
+    expected = [1.0, 1.5, 1.75, 1.875, 0.0]
+    assert sums[:, 0].tolist() == [expected[t % 5] for t in range(len(sums))]
+
+
 @pytest.mark.parametrize("when", [1, 5])
 def test_errors_of_environments_pass_through(when: int) -> None:
     page, blueprint = Page(), blueprint_of("Fails", env__options=f"{{when={when}}}")

@@ -113,6 +113,25 @@ def test_the_loser_learns_its_last_reward_after_the_last_move_of_the_other() -> 
     assert [row.observation[1] for row in rows[:3]] == [1.0, 3.0, 1.0]  # only its own turns
 
 
+@pytest.mark.parametrize("steps", [1, 3, 16])
+def test_discounted_sums_are_those_of_the_own_turns(steps: int) -> None:
+    """A column that an agent left unfilled ends no episode, in which its next turn is in a later rollout."""
+    made = table(games("late births"), [THREE], steps=steps, network__normalize_rewards="true")
+    (rollouts,) = made.collect(40 // steps)
+    discount, seen = made.blueprints[0].config.algorithm.discount, 0
+    for column in range(rollouts[0].rewards.shape[1]):
+        total = 0.0
+        for rollout in rollouts:
+            assert rollout.discounted is not None
+            for t in np.flatnonzero(rollout.valid[:, column]):
+                total = total * discount + float(rollout.rewards[t, column])
+                assert rollout.discounted[t, column] == pytest.approx(total)
+                seen += 1
+                if rollout.terminated[t, column] or rollout.truncated[t, column]:
+                    total = 0.0
+    assert seen > 30
+
+
 def test_rewards_before_the_first_turn_are_in_the_return_alone() -> None:
     made = table(games("rewards before the first turn", 1), [TWO], steps=12)
     (rollout,), (game,) = made.collect(1)[0], made.environments

@@ -366,15 +366,27 @@ class Collector:
             self._bind_network()
         return RolloutPart(self, rollout, prepared, distribution, noise, kept, native)
 
-    def end_rollout(self, part: RolloutPart, length: int, version: int, sequence: int, env_steps: int = 0) -> None:
-        """Write what follows from the rows, and the header. env_steps: as of `Rollout.write_header`."""
+    def end_rollout(
+        self,
+        part: RolloutPart,
+        length: int,
+        version: int,
+        sequence: int,
+        env_steps: int = 0,
+        *,
+        in_turn: bool = False,
+    ) -> None:
+        """Write what follows from the rows, and the header. env_steps: as of `Rollout.write_header`.
+
+        in_turn: whether agents act in turn, so that rows which are not valid are turns that were not taken.
+        """
         rollout, kept = part.rollout, part.kept
         if kept:
             if self.status:
                 self.status.enter(self.phases[0])
             self._store_outputs(rollout, part.distribution, kept[0][:length] if part.native else np.stack(kept))
         if "discounted" in rollout:
-            self._discount(rollout, length)
+            self._discount(rollout, length, in_turn=in_turn)
         finals = part.prepared.finals.count
         Rollout.write_header(rollout, version, length, finals, self.source, sequence, self.begins, env_steps)
         self.begins = False
@@ -460,14 +472,20 @@ class Collector:
         if self.stack is not None:
             rollout["history"][...] = self.stack.frames[:, :-1].swapaxes(0, 1)
 
-    def _discount(self, rollout: Arrays, length: int) -> None:
-        """Write the discounted sum of rewards since each episode began. It continues in the next rollout."""
+    def _discount(self, rollout: Arrays, length: int, *, in_turn: bool = False) -> None:
+        """Write the discounted sum of rewards since each episode began. It continues in the next rollout.
+
+        A row that is not valid belongs to no episode, and the next one begins another: the environment was reset or has
+        failed. Where agents act in turn, it only fills the column (`in_turn`).
+        """
         sums, ended = self.discounted, (rollout["terminated"] | rollout["truncated"]) > 0
         valid = rollout["valid"] != 0
         for t in range(length):
             acted: Any = ... if valid[t].all() else valid[t]
             sums[acted] *= self.discount
             sums[acted] += rollout["rewards"][t][acted]
+            if not in_turn:
+                sums[~valid[t]] = 0.0
             rollout["discounted"][t] = sums
             sums[ended[t]] = 0.0
 

@@ -111,7 +111,8 @@ class SeveralCollector:
             env_steps = self.vector.env_steps - before
             self.vector.ended.clear()  # which are in the rows, too
             for part, version in zip(parts, versions, strict=True):
-                part.member.end_rollout(part, len(part.rollout["rewards"]), version, sequence, env_steps)
+                length = len(part.rollout["rewards"])
+                part.member.end_rollout(part, length, version, sequence, env_steps, in_turn=not at_once)
 
     def _enter(self, phase: int) -> None:
         """Enter the phase of the policies, 0, or of the environments, 1, on the status page of the first member."""
