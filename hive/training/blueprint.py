@@ -166,7 +166,7 @@ class Blueprint:
         self.round_steps = self.collectors * collection.envs * collection.rollout * self.turns
         self.rounds = config.run.steps / self.round_steps
         self.per_version = self.collectors * collection.broadcast_interval
-        self.has_lag = collection.max_lag > 0
+        self.has_lag = collection.max_lag > 0 or collection.broadcast_interval > 1
         self.replays = isinstance(config.algorithm, ReplayConfig)
         self.warmup = (
             warmup_rounds(config.algorithm, self.round_steps) if isinstance(config.algorithm, ReplayConfig) else None

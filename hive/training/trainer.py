@@ -154,6 +154,8 @@ def _check_memory(blueprint: Blueprint) -> None:
 
 def _without_lag(config: Config) -> Config:
     """Return the config with one collector and one gradient worker that take turns."""
-    collection = dataclasses.replace(config.collection, workers=0, communication="synchronous", max_lag=0)
+    collection = dataclasses.replace(
+        config.collection, workers=0, communication="synchronous", max_lag=0, broadcast_interval=1
+    )
     gradients = dataclasses.replace(config.gradients, workers=0, communication="synchronous", max_lag=0)
     return dataclasses.replace(config, collection=collection, gradients=gradients)

@@ -23,7 +23,7 @@ from small_trainer import (
 
 from hive.algorithms.losses.actor_critic import VALUE_FIT
 from hive.errors import NetworkError, TopologyError
-from hive.experience import Rollout
+from hive.experience import SEQUENCE, Rollout
 from hive.gradients import CAUSE, EPISODES, ERROR, SAMPLES, VERSION, GradAccumulator, codec_for, gradient_layout
 from hive.learning import Part
 from hive.networks import aligned_block
@@ -187,6 +187,24 @@ def test_an_empty_share_owes_nothing() -> None:
     blueprint = blueprint_of()
     out = computed(worker_of(blueprint), blueprint, [])
     assert out["header"][[SAMPLES, EPISODES]].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("mode", ["interval", "max_lag"])
+def test_a_rollout_of_an_older_policy_is_corrected(mode: str) -> None:
+    """Whatever makes it older: two rounds are collected with each version, or each with the version before."""
+    changes = (
+        {"collection__broadcast_interval": 2} if mode == "interval" else {"collection__communication": "pipelined"}
+    )
+    blueprint = blueprint_of(**changes)
+    assert blueprint.behaviour_log_probs
+    worker, (rollout,) = worker_of(blueprint), rollouts_of(blueprint, 1)
+    rollout["header"][SEQUENCE] = 1
+    rollout["log_probs"][:] = np.log(0.9)  # of another policy: the weights of the actions are 0.5 / 0.9
+    older, current = computed(worker, blueprint, [rollout], 1), computed(worker, blueprint, [rollout], 0)
+    mean = blueprint.statistics.index("importance_mean")
+    assert older["statistics"][mean] == pytest.approx(0.5 / 0.9, rel=0.1)
+    assert current["statistics"][mean] == 1.0
+    assert distance(older["gradient"], current["gradient"]) > 0.01
 
 
 def test_rollouts_and_weights_are_only_read() -> None:

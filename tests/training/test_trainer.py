@@ -75,6 +75,15 @@ def test_another_trainer_continues_from_a_state() -> None:
         second.state = b"abc"
 
 
+def test_a_trainer_acts_with_the_newest_weights() -> None:
+    """Also where a run would act with older ones, and correct for that."""
+    usual, other = (Trainer(config("cartpole", f"collection.broadcast_interval={n}")) for n in (1, 4))
+    for trainer in (usual, other):
+        for _ in range(3):
+            trainer.train()
+    assert other.state == usual.state
+
+
 def test_a_trainer_without_episodes_has_no_return() -> None:
     assert Trainer(config("cartpole")).mean_return_100 is None
 
