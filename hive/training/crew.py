@@ -94,6 +94,7 @@ def common_barriers(config: Config, blueprints: Sequence[Blueprint]) -> CommonBa
     has_any = each[0].every > 0 and not config.asynchronous
     resumed = [blueprint.resume for blueprint in blueprints if blueprint.resume is not None]
     return CommonBarriers(
+        grain=grain,
         period=-(-each[0].period // grain) * grain if has_any else 0,
         begins=max(barriers.warmup for barriers in each),
         resumed_at=max(map(own_first_round, blueprints)),

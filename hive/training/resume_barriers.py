@@ -38,10 +38,12 @@ from hive.config import Config
 class CommonBarriers:
     """What policies of one run share, so that their barriers are the same rounds.
 
-    period: rounds from one checkpoint to the next, 0 for none; a multiple of the grain of each. begins: the round from
-    which they are counted, after the longest warm-up. resumed_at: the first round of all; env_steps: those before it.
+    grain: rounds after which a round, a turn and a version of each end together. period: rounds from one checkpoint to
+    the next, 0 for none; a multiple of the grain. begins: the round from which they are counted, after the longest
+    warm-up. resumed_at: the first round of all; env_steps: those before it.
     """
 
+    grain: int
     period: int
     begins: int
     resumed_at: int
@@ -70,6 +72,8 @@ class ResumeBarriers:
     @functools.cached_property
     def grain(self) -> int:
         """The number of rounds after which a round, a turn and a version end together."""
+        if self.common is not None:
+            return self.common.grain
         return lcm(self.interval, self.per_turn // gcd(self.per_turn, self.per_round))
 
     @functools.cached_property
@@ -119,6 +123,21 @@ class ResumeBarriers:
     def version(self, number: int) -> int:
         """Return the newest behaviour version that needs no update of round `number` or of later ones."""
         return max(number - self.warmup, 0) // self.interval
+
+    def unbegun(self, rounds: int) -> int:
+        """Return the first round that no rollout has begun of before the end of `rounds` rounds is published.
+
+        Its rollouts need the first behaviour version that is published later.
+        """
+        return self.warmup + (self.version(rounds - 1) + 1 + self.lag) * self.interval
+
+    def common_end(self, rounds: int) -> int:
+        """Return how many rounds all policies of the run can still end, once `rounds` rounds of this one have ended.
+
+        Another policy has ended all rounds before `unbegun` at the most, and looks again when it ends one more.
+        """
+        begins = self.warmup if self.common is None else self.common.begins
+        return begins + self._up(self.unbegun(rounds) + 1 - begins)
 
     def ends_round(self, turn: int) -> bool:
         """Return whether the first `turn` turns take whole rounds."""

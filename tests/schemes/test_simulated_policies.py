@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,3 +39,15 @@ def test_kills_of_any_actor_end_both_policies_after_the_same_round(mode: str) ->
         assert not simulation.wrong
         outcome: Any = simulation.outcome
         assert outcome.state == "finished"
+
+
+@pytest.mark.parametrize("interval", [1, 2, 4])
+@pytest.mark.parametrize("lag", [0, 1])
+@pytest.mark.parametrize("reduced", [1, 2])
+def test_a_goal_of_one_policy_ends_both_after_the_same_round(interval: int, lag: int, reduced: int) -> None:
+    mode = (f"collection.communication={'pipelined' if lag else 'synchronous'}", f"collection.max_lag={lag}")
+    shape = (f"collection.broadcast_interval={interval}", f"gradients.bootstrap_rounds={reduced}")
+    sets = (*mode, *shape, "collection.slots=9", "run.steps=1000", "checkpoint.every={}")
+    for seed in range(2):
+        planned = replace(calm(*sets), seed=seed)
+        assert not run_two(planned, "run.stop_at_return=0.0").wrong

@@ -17,6 +17,7 @@ from hive.schemes.trainer import assemble
 from hive.training.crew import Crew, common_barriers
 from simulation import Simulation, simulate
 from simulation.trainer import (
+    PER_COLLECTOR,
     Schedule,
     SilentRecorder,
     SimulatedBlueprint,
@@ -65,13 +66,19 @@ def schedule_of_two(seed: int) -> Schedule:
     return replace(drawn, sets=sets, moments=False)
 
 
-def run_two(planned: Schedule) -> Simulation:
-    """Simulate one schedule. `wrong` of the result lists every broken promise of either policy."""
-    config = load_config("simulated.toml", planned.sets, text='[run]\nscheme = "a2c"\n[env]\nid = "none"')
+def run_two(planned: Schedule, goal: str = "") -> Simulation:
+    """Simulate one schedule. `wrong` of the result lists every broken promise of either policy.
+
+    goal: a setting of the second policy alone, which has more gradients to make.
+    """
+    config, second = (
+        load_config("simulated.toml", [*planned.sets, *more], text='[run]\nscheme = "a2c"\n[env]\nid = "none"')
+        for more in ((), (goal,) if goal else ())
+    )
     worlds = [World({}, []) for _ in range(2)]
     blueprints = tuple(
-        SimulatedBlueprint(config, planned.gradients_per_round + number, False, world)
-        for number, world in enumerate(worlds)
+        SimulatedBlueprint(own, planned.gradients_per_round + number, False, world)
+        for number, (own, world) in enumerate(zip((config, second), worlds, strict=True))
     )
     common = common_barriers(config, blueprints)
     for blueprint in blueprints:
@@ -85,5 +92,7 @@ def run_two(planned: Schedule) -> Simulation:
     simulation = simulate(topology, planned.seed, planned.faults)
     for world in worlds:
         simulation.wrong += world.wrong
-        _judge(simulation, planned, config, world)
+        _judge(simulation, planned, second, world)
+    if goal and len({len({rollout % PER_COLLECTOR for rollout in world.rollouts}) for world in worlds}) > 1:
+        simulation.wrong.append("the policies have ended after different rounds")
     return simulation

@@ -123,6 +123,11 @@ class World:
     turns: dict[tuple[int, ...], list[int]]  # gradients applied before a turn, by worker -> the turn's rollouts
     wrong: list[str]
 
+    @property
+    def rollouts(self) -> set[int]:
+        """The numbers of the rollouts of all turns."""
+        return {rollout for ids in self.turns.values() for rollout in ids}
+
 
 class _Collector:
     """Fills rollouts with one labelled step, without an environment."""
@@ -361,7 +366,7 @@ def _judge(simulation: Simulation, planned: Schedule, config: Config, world: Wor
         return
     wrong += [f"an actor raised {error!r}" for error in simulation.errors]
     results = outcome.results
-    if results["env_steps"] < config.run.steps:
+    if results["env_steps"] < config.run.steps and config.run.stop_at_return is None:
         wrong.append(f"{results['env_steps']:g} steps of {config.run.steps}")
     used = Counter(rollout for ids in world.turns.values() for rollout in ids)
     twice = sorted(rollout for rollout, times in used.items() if times > 1)

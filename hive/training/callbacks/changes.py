@@ -94,8 +94,7 @@ def first_round(barriers: ResumeBarriers, rounds: int, gradient_lag: int = 0) ->
     if isinstance(barriers, NoBarriers) or not rounds:
         return 0
     ahead = -(-gradient_lag * barriers.per_turn // barriers.per_round)
-    version = barriers.version(rounds - 1) + 1 + barriers.lag
-    return max(barriers.warmup + version * barriers.interval, rounds + ahead)
+    return max(barriers.unbegun(rounds), rounds + ahead)
 
 
 class ChangesReader:

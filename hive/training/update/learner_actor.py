@@ -687,7 +687,7 @@ class LearnerActor(Actor):
         rounds = barriers.round_of(self.turn * barriers.per_turn)
         has_steps = self.totals["env_steps"] >= self.config.run.steps
         if reason is not None and not has_steps:
-            self.goal.end_after(rounds + barriers.lag + 1)
+            self.goal.end_after(barriers.common_end(rounds))
         over = await self.goal.is_over(rounds, has_steps=has_steps)
         return (reason or f"all policies have ended round {rounds:,}") if over else None
 
