@@ -23,6 +23,7 @@ import re
 import sys
 import types
 import typing
+import zoneinfo
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,16 @@ VALUE_CHARACTERS = 4_000_000  # most characters of a value: a session's module i
 SHORT_ARRAY = 100  # most elements of an array that are written as numbers, which one can read
 DEPTH = 50  # most containers inside each other: a list that holds itself has no end
 PLAIN = (bool, int, str, bytes, type(None), type(...), range)
-BY_REPR = (datetime.date, datetime.time, datetime.timedelta, datetime.timezone, decimal.Decimal, fractions.Fraction)
+BY_REPR = (decimal.Decimal, fractions.Fraction)
+OF_TIME = {
+    datetime.date: ("year", "month", "day"),
+    datetime.time: ("hour", "minute", "second", "microsecond", "tzinfo"),
+    datetime.datetime: ("year", "month", "day", "hour", "minute", "second", "microsecond", "tzinfo"),
+    datetime.timedelta: ("days", "seconds", "microseconds"),
+}
+"""The attributes that are the arguments of these types, in order."""
+NUMBER_BYTES = 8  # most bytes of a number that Python's own numbers hold: longdouble has more
+BITS = {1: "uint8", 2: "int16", 4: "int32"}  # bytes of an element of a tensor -> a dtype that NumPy knows, too
 
 Import = Callable[[str], str]
 Define = Callable[[Any], str]
@@ -64,9 +74,10 @@ class _Writer:
         kind = type(value)
         if kind in PLAIN:
             return repr(value)
-        if kind in (float, complex):
-            finite = math.isfinite(abs(value))
-            return repr(value) if finite else f'{kind.__name__}("{value}")'
+        if kind is float:
+            return repr(value) if math.isfinite(value) else f'float("{value}")'
+        if kind is complex:  # the sum that its text is loses signs of zeros
+            return f"complex({inner(value.real)}, {inner(value.imag)})"
         if kind in (list, tuple, set, frozenset, dict):
             return self._container(value, inner)
         if text := self._standard(value, inner) or self._typing(value, inner):
@@ -85,7 +96,9 @@ class _Writer:
             parts = [inner(value.func), *map(inner, value.args), *named]
             return f"{self.imported('functools')}.partial({', '.join(parts)})"
         if kind in BY_REPR:
-            return f"{self.imported(kind.__module__)}.{repr(value).removeprefix(f'{kind.__module__}.')}"
+            return f"{self.imported(kind.__module__)}.{value!r}"
+        if kind in OF_TIME or kind in (datetime.timezone, zoneinfo.ZoneInfo):
+            return self._time(value, inner)
         if isinstance(value, pathlib.PurePath):
             return f"{self.imported('pathlib')}.{kind.__name__}({str(value)!r})"
         if isinstance(value, logging.Logger):
@@ -99,6 +112,17 @@ class _Writer:
         if kind is re.Pattern:
             return f"{self.imported('re')}.compile({value.pattern!r}, {value.flags})"
         return ""
+
+    def _time(self, value: Any, inner: Callable[[Any], str]) -> str:
+        """Return the expression of a date, a time or a time zone."""
+        if isinstance(value, zoneinfo.ZoneInfo):
+            return f"{self.imported('zoneinfo')}.ZoneInfo({value.key!r})" if value.key else _refuse(value)
+        if isinstance(value, datetime.timezone):
+            arguments = value.__getinitargs__()  # type: ignore[attr-defined]
+        else:
+            arguments = [getattr(value, name) for name in OF_TIME[type(value)]]
+        fold = ", fold=1" if getattr(value, "fold", 0) else ""
+        return f"{self.imported('datetime')}.{type(value).__name__}({', '.join(map(inner, arguments))}{fold})"
 
     def _typing(self, value: Any, inner: Callable[[Any], str]) -> str:
         """Return the expression of a type as annotations have it; "" for other values."""
@@ -143,7 +167,16 @@ class _Writer:
 
     def _torch(self, value: Any, inner: Callable[[Any], str], torch: Any) -> str:
         if type(value) is torch.Tensor and not value.requires_grad and value.device.type == "cpu":
-            return f"{self.imported('torch')}.from_numpy({inner(value.numpy())})"
+            if value.layout is not torch.strided or value.is_quantized:
+                return _refuse(value)
+            plain, place = value.resolve_conj().resolve_neg(), self.imported("torch")
+            try:
+                return f"{place}.from_numpy({inner(plain.numpy())})"
+            except TypeError:  # a dtype that NumPy does not have, such as bfloat16: its bits
+                if plain.element_size() not in BITS:
+                    return _refuse(value)
+                bits = plain.view(getattr(torch, BITS[plain.element_size()]))
+                return f"{place}.from_numpy({inner(bits.numpy())}).view({inner(value.dtype)})"
         if isinstance(value, torch.dtype | torch.device):
             text = str(value) if isinstance(value, torch.dtype) else f"torch.{value!r}"
             return f"{self.imported('torch')}.{text.removeprefix('torch.')}"
@@ -181,11 +214,12 @@ class _Writer:
         if value.dtype.hasobject:
             return _refuse(value)
         kind = _described(value.dtype)
-        if value.size <= SHORT_ARRAY and value.dtype.kind in "bif" and numpy.isfinite(value).all():
+        plain = value.dtype.kind in "bif" and value.dtype.itemsize <= NUMBER_BYTES
+        if value.size <= SHORT_ARRAY and plain and numpy.isfinite(value).all():
             text = f"{place}.array({ast.unparse(ast.parse(repr(value.tolist())))}, dtype={kind!r})"
         else:
             text = f"{place}.frombuffer({value.tobytes()!r}, dtype={kind!r}).reshape({value.shape!r}).copy()"
-        if 0 in value.shape:
+        if not value.nbytes:  # no elements, or texts without characters
             text = f"{place}.empty({value.shape!r}, dtype={kind!r})"
         return f"{text}[()]" if isinstance(value, numpy.generic) else text
 
