@@ -81,7 +81,12 @@ def read_transitions(path: Path) -> tuple[Fields, list[str]]:
                         found[known] = np.lib.format.read_array(stream)
     except OSError as error:
         raise failure("read", path, error) from error
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, ValueError, EOFError, NotImplementedError) as error:
+    except MemoryError as error:
+        raise RecordError(
+            f"the arrays of `{path}` do not fit into memory: {error}",
+            hint="its header may be damaged; else copy fewer steps into a smaller file",
+        ) from None
+    except Exception as error:  # zipfile, zlib and NumPy's parser raise nearly anything for damaged bytes
         raise RecordError(
             f"`{path}` is not a file of arrays: {error}",
             hint="write it with np.savez(file, observations=..., actions=..., ...), without arrays of objects",

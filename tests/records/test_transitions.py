@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import random
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +111,32 @@ def test_objects_and_other_files_are_not_read(tmp_path: Path) -> None:
         read_transitions(tmp_path / "no.npz")
     with pytest.raises(RecordError, match="no such file"):
         read_transitions(tmp_path / "none.npz")
+
+
+@pytest.mark.parametrize("compresses", [True, False])
+def test_damaged_files_are_refused(tmp_path: Path, compresses: bool) -> None:
+    """By an error of hive's, whichever of its bytes are damaged."""
+    (np.savez_compressed if compresses else np.savez)(tmp_path / "t.npz", **fields())  # type: ignore[arg-type]
+    whole, chance, refusals = (tmp_path / "t.npz").read_bytes(), random.Random(1), 0
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for _ in range(chance.choice([1, 2, 8])):
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        (tmp_path / "t.npz").write_bytes(damaged)
+        try:
+            read_transitions(tmp_path / "t.npz")
+        except RecordError:
+            refusals += 1
+    assert refusals > 50
+
+
+def test_a_file_that_claims_more_than_memory_is_refused(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (10**13,)})
+    with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
+        archive.writestr("rewards.npy", header.getvalue())
+    with pytest.raises(RecordError, match="memory"):
+        read_transitions(tmp_path / "t.npz")
 
 
 def test_parts_have_the_names_of_their_keys() -> None:
