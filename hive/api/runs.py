@@ -172,7 +172,7 @@ def _deferred(
 ) -> Callable[[], RunDirectory]:
     """Return a function that makes the run's directory. What Python gives is read at once, in the caller's thread."""
     keys = keys if topology is None else {"topology": topology, **keys}
-    given = GivenConfig.of(config, keys, inline=inline)
-    given.overrides += [*sets, *([] if name is None else [f"run.name={json.dumps(name)}"])]
+    named = [] if name is None else [f"run.name={json.dumps(name)}"]
+    given = GivenConfig.of(config, keys, inline=inline, sets=[*sets, *named])
     report = no_report if quiet else print_to_stderr
     return lambda: new_run(given.file, given.overrides, given.text, given.source, report)

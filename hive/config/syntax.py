@@ -17,6 +17,7 @@ from typing import Any
 
 from hive.config.positions import Mark, Positions, mark
 from hive.config.problems import HINT, FileSource, Problem, config_error
+from hive.config.values import SHOWN_LENGTH
 from hive.errors import ConfigError
 from hive.printable import printable
 
@@ -28,6 +29,9 @@ ENVIRONMENT = re.compile(r"[\w./:-]+-v\d+", re.ASCII)  # an id, such as CartPole
 # An environment's class and a topology's function, as they usually stand in a Python file.
 ENVIRONMENT_CLASS = re.compile(rb"^class (\w+)\(.*Env\b", re.MULTILINE)
 TOPOLOGY_FUNCTION = re.compile(rb"^def topology\(", re.MULTILINE)
+NOT_IN_WORDS = re.compile(r"[\s,#\]}]")
+NUMBER_BEFORE = re.compile(r"[=\[,]\s*[+-]?\d[\w.]*\s*$", re.ASCII)
+BOOLEANS = {"True": "true", "yes": "true", "on": "true", "False": "false", "no": "false", "off": "false"}
 LOCATED = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 
 
@@ -87,7 +91,8 @@ def parse(content: bytes, name: str) -> tuple[dict[str, Any], FileSource]:
         return tomllib.loads(text), FileSource(name, Positions(text))
     except (ValueError, RecursionError) as error:
         place, message = _describe(error, text)
-        problem = Problem((0, place.line), f"{name}:{place.line}", message, (place,), lost=True)
+        note = _meant(place, message)
+        problem = Problem((0, place.line), f"{name}:{place.line}", message, (place,), note, lost=not note)
         raise config_error(name, [problem]) from None
 
 
@@ -98,6 +103,28 @@ def value_of(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     return document["value"] if len(document) == 1 else text
+
+
+def _meant(place: Mark, message: str) -> str:
+    """Return how TOML writes what stands at a syntax error; "" if no usual mistake stands there."""
+    rest = place.text[place.column :]
+    word = NOT_IN_WORDS.split(rest)[0]
+    if message.startswith("expected newline") and NUMBER_BEFORE.search(place.text[: place.column]):
+        return "numbers are 1_000, 0.5 or 1e-3, and texts stand in quotes"
+    if not message.startswith("invalid value"):
+        return ""
+    if word in BOOLEANS:
+        return f"write `{BOOLEANS[word]}`"
+    if word in ("None", "null", "nil"):
+        return "leave the key out, so that it has its default"
+    if re.match(r"[+-]?\.\d", word):
+        return f"write `{word.replace('.', '0.', 1)}`"
+    if rest.startswith("("):
+        return "an array stands in brackets: [64, 64]"
+    in_brackets = re.search(r"[\[{]", place.text[: place.column])
+    value = word if in_brackets else rest.partition(" #")[0].strip()
+    quote = "'" if "\\" in value else '"'  # in double quotes a backslash begins an escape
+    return f"texts stand in quotes: {quote}{printable(value, SHOWN_LENGTH)}{quote}" if value[:1].isalpha() else ""
 
 
 def _describe(error: Exception, text: str) -> tuple[Mark, str]:

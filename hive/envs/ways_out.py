@@ -6,6 +6,8 @@ import errno
 import re
 import sys
 
+from hive.runtime.actor.error_location import terminal_hint
+
 NESTED_LOOP = re.compile(r"running event loop|loop is already running|asyncio loop", re.IGNORECASE)
 BEFORE_TORCH = re.compile(
     r"(?=.*import)(?=.*torch).*\b(?:before|after|already|first)\b|.*static TLS block", re.IGNORECASE | re.DOTALL
@@ -26,10 +28,18 @@ OWN_PORT = (
     'environments need a port each: `port = "{index + 47000}"` in [env.options] is one that follows from the index'
 )
 
+NO_SEED_METHOD = (
+    "environments of Gymnasium have no method `seed`: `super().reset(seed=seed)` in reset seeds `self.np_random`"
+)
+
 
 def way_out(error: BaseException) -> str:
     """Return the hint for an error of an environment; "" if hive knows none."""
     text = str(error)
+    if hint := terminal_hint(error):
+        return hint
+    if isinstance(error, AttributeError) and error.name == "seed":
+        return NO_SEED_METHOD
     if NESTED_LOOP.search(text) and _loop_is_running():
         return OWN_LOOP
     if BEFORE_TORCH.match(text) and "torch" in sys.modules:

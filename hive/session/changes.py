@@ -74,8 +74,13 @@ def new_values(module: types.ModuleType, sources: Sources) -> Iterator[tuple[str
 
 
 def redefined_base(value: type, node: ast.ClassDef, names: Mapping[str, Any]) -> str:
-    """Return the base class of a class that was defined anew after it, as the class names it; "" without one."""
+    """Return the base class of a class that was defined anew after it, as the class names it; "" without one.
+
+    `class Shop(Shop)` names the earlier one.
+    """
     for base in node.bases:
+        if isinstance(base, ast.Name) and base.id == node.name:
+            continue
         now = _named(base, names)
         if not node.decorator_list and isinstance(now, type) and now not in value.__mro__:
             return ast.unparse(base)

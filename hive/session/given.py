@@ -9,6 +9,7 @@ in the run's directory (hive.session), so that the run can be resumed and evalua
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import itertools
@@ -16,7 +17,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from hive.config.keys import keys_of
 from hive.config.other_names import homes_of, is_key, note_on
 from hive.config.policies import POLICIES
 from hive.config.schema import CUSTOM, SECTIONS
+from hive.config.syntax import parse, read
 from hive.config.values import closest, toml_key, toml_setting, toml_text
 from hive.errors import ConfigError, UsageError
 from hive.paths import SESSION_FILE
@@ -58,6 +60,8 @@ LISTS = {
 }
 """Key with an array of references, or of tables with a `name` that is one -> the name as above."""
 
+PROCESSES = "env.processes"
+
 _inline = itertools.count(1)
 
 
@@ -71,10 +75,11 @@ class GivenConfig:
     source: str | None
 
     @classmethod
-    def of(cls, given: Given, keywords: Mapping[str, Any], *, inline: bool) -> GivenConfig:
+    def of(cls, given: Given, keywords: Mapping[str, Any], *, inline: bool, sets: Sequence[str] = ()) -> GivenConfig:
         """Make the config of what a call gives.
 
-        inline: objects stay in this process, and need no source. Raises ConfigError for keywords that name no key or
+        inline: objects stay in this process, and need no source, except those that processes of environments import.
+        sets: further overrides, as for `--set`. Raises ConfigError for keywords that name no key or
         several, and for values that a config cannot hold; UsageError for objects that cannot be sent.
         """
         file, tables = _opened(given)
@@ -83,9 +88,10 @@ class GivenConfig:
             for name, value in flat.items():
                 _put(tables, name.split("."), value)
             flat = {}
-        source = _replaced(tables, flat, inline)
+        apart = inline and _has_processes(given if isinstance(given, Config) else file, tables, flat, sets)
+        source = _replaced(tables, flat, inline, ("env", "evaluation") if apart else ())
         text = render(given) if isinstance(given, Config) else toml_of(tables)
-        overrides = [f"{name}={toml_setting(name, _plain(value))}" for name, value in flat.items()]
+        overrides = [*(f"{name}={toml_setting(name, _plain(value))}" for name, value in flat.items()), *sets]
         return cls(file, text, overrides, source)
 
 
@@ -143,8 +149,25 @@ def _problem(keyword: str, homes: list[str]) -> str:
     return "no key has this name; " + (note_on(keyword) or (f"did you mean `{close}`?" if close else "see the keys"))
 
 
-def _replaced(tables: dict[str, Any], flat: dict[str, Any], inline: bool) -> str | None:
-    """Replace objects by references to them; return the source of `session.py`, None without one."""
+def _has_processes(
+    config: Config | Path | None, tables: Mapping[str, Any], flat: Mapping[str, Any], sets: Sequence[str]
+) -> bool:
+    """Whether environments have processes of their own (env.processes), which import their classes."""
+    if isinstance(config, Path):
+        with contextlib.suppress(ConfigError):  # the check of the config names its problems
+            tables = parse(read(config, str(config)), str(config))[0]
+    named = config.env.processes if isinstance(config, Config) else _get(tables, PROCESSES)
+    for name, value in [(PROCESSES, named), *flat.items(), *(tuple(one.split("=", 1)) for one in sets if "=" in one)]:
+        if name.strip() == PROCESSES and value is not None:
+            named = value
+    return str(named).strip(" \"'") not in ("0", "None")
+
+
+def _replaced(tables: dict[str, Any], flat: dict[str, Any], inline: bool, apart: Sequence[str] = ()) -> str | None:
+    """Replace objects by references to them; return the source of `session.py`, None without one.
+
+    inline: objects stay in this process, except those of the tables `apart`, which other processes import.
+    """
     for name in (*REFERENCES, *LISTS):
         section, _, rest = name.partition(".")
         if rest and isinstance(tables.get(section), Mapping) and (value := _get(tables, name)) is not None:
@@ -154,8 +177,11 @@ def _replaced(tables: dict[str, Any], flat: dict[str, Any], inline: bool) -> str
             if callable(value):
                 flat.setdefault(f"{section}.{name}", value)
     own = [name for name in flat if _get(tables, name) is not None]
-    sender: _Sender = _Inline() if inline else _Sender()
-    replaced = {name: _sent(name, value, sender) for name, value in flat.items()}
+    sender = _Sender()
+    here: _Sender = _Inline() if inline else sender
+    replaced = {
+        name: _sent(name, value, sender if name.partition(".")[0] in apart else here) for name, value in flat.items()
+    }
     for name in own:
         _put(tables, name.split("."), replaced.pop(name))
     flat.clear()

@@ -165,10 +165,11 @@ class SessionModule:
             self._check_class(name, value, found, names)
         lazy = names.get("annotations") is __future__.annotations
         self.lazy_annotations = self.lazy_annotations or lazy
-        self.statements[name] = text
+        own = getattr(found.node, "name", name)
+        self.statements[name] = text if own == name else f"{text}\n\n\n{name} = {own}"
         self._register_named(found.node)
         at_once, later = names_of(text, lazy)
-        self.needs[name] = [used for used in at_once if used != name]
+        self.needs[name] = [used for used in at_once if used not in (name, own)]
         closures = {free for function in found.functions for free in function.__code__.co_freevars}
         gone = locals_of(found.around) - closures
         for used in dict.fromkeys((*self.needs[name], *later)):
@@ -177,8 +178,32 @@ class SessionModule:
                 self.statements.setdefault(used, f"__file__ = {str(names.get(used))!r}")
             elif used in names and used not in OWN and not _is_builtin(used, names[used]):
                 self._use(name, used, names[used], found)
+        if own in at_once:
+            earlier = self._bind_earlier(own, value)
+            self.statements[name] = f"{own} = {earlier}\n\n\n{self.statements[name]}"
+            self.needs[name].append(earlier)
         for change in changes_of(value, found, names):
             self._repeat(name, change)
+
+    def _bind_earlier(self, name: str, value: Any) -> str:
+        """Bind the class that `name` stood for before `class Shop(Shop)` defined it anew; return its new name.
+
+        Raises UsageError if it is no base class of `value`, or has no methods, by which its source is found.
+        """
+        bases = value.__mro__[1:] if isinstance(value, type) else ()
+        base = next((one for one in bases if one.__name__ == name), None)
+        if known := self._known(base):
+            return known
+        earlier = self._free(f"_earlier_{name}")
+        found = None if base is None else self._found(name, base)
+        if found is not None and found.functions:
+            self._write_definition(earlier, base, found)
+        elif base is None or found is not None or not self._import_object(earlier, base):
+            raise UsageError(
+                f"`{name}` uses an earlier `{name}` while it is defined, and other processes cannot get that",
+                hint="give one of the two another name",
+            )
+        return earlier
 
     def _register_named(self, definition: ast.AST) -> None:
         """Add the registrations of environments whose ids stand in a definition."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -143,6 +144,22 @@ def test_keywords_are_keys(keywords: dict[str, Any], text: str) -> None:
     assert given.text.startswith('[run]\nscheme = "ppo"')
     assert (given.source is not None) == ("session.py" in given.text)
     assert GivenConfig.of("cartpole.toml", keywords, inline=False).overrides
+
+
+@pytest.mark.parametrize("where", ["keyword", "table", "file", "set", "not"])
+def test_inline_sends_what_processes_of_environments_import(where: str, tmp_path: Path) -> None:
+    config: Any = {"keyword": "ppo", "table": {"env": {"processes": "each"}}}.get(where, {})
+    if where == "file":
+        config = tmp_path / "t.toml"
+        config.write_text("[env]\nprocesses = 2\n")
+    keywords = {"env.processes": 2} if where == "keyword" else {}
+    sets = ["env.processes=2"] if where == "set" else ["env.processes=0"]
+    keywords |= {"env.id": Coin, "env.wrappers": [Coin], "update_hook": own}
+    given = GivenConfig.of(config, keywords, inline=True, sets=sets if where in ("set", "not") else ())
+    text = given.text + "\n".join(given.overrides)
+    assert ("session.py:Coin" in text and "wrappers=" in text.replace(" = ", "=")) == (where != "not")
+    assert (given.source is not None) == (where != "not")
+    assert re.search(r'update_hook ?= ?"inline_', text)
 
 
 WRONG: list[tuple[Any, dict[str, Any], str, str]] = [

@@ -12,8 +12,9 @@ from hive.errors import ConfigError
 def message(content: bytes | str) -> str:
     with pytest.raises(ConfigError) as raised:
         parse(content if isinstance(content, bytes) else content.encode(), "bad.toml")
-    assert raised.value.hint
-    return str(raised.value)
+    text = str(raised.value)
+    assert bool(raised.value.hint) != ("^ " in text)  # one hint: the general one, or that of the mark
+    return text
 
 
 def test_a_document_and_its_positions() -> None:
@@ -32,8 +33,29 @@ def test_a_syntax_error_shows_its_place() -> None:
         "\n"
         "bad.toml:3: expected newline or end of document after a statement, column 10\n"
         "     3 | steps = 2x\n"
-        "       |          ^"
+        "       |          ^ numbers are 1_000, 0.5 or 1e-3, and texts stand in quotes"
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("id = CartPole-v1", '"CartPole-v1"'),
+        ("name = my run # the first", '"my run"'),
+        ("wrappers = [mine:Centred, other:One]", '"mine:Centred"'),
+        ("env = { id = CartPole-v1 }", '"CartPole-v1"'),
+        ("path = C:\\x", "'C:\\x'"),
+        ("id = 2048-v0", "in quotes"),
+        ("good = True", "`true`"),
+        ("seed = None", "leave the key out"),
+        ("rate = .5", "`0.5`"),
+        ("steps = 1,000", "1_000"),
+        ("middleware = (64, 64)", "brackets"),
+        ("id: CartPole", "'='"),
+    ],
+)
+def test_a_usual_mistake_is_named(line: str, meant: str) -> None:
+    assert meant in message(f"[env]\n{line}\n").splitlines()[-1 if "=" in line else 2]
 
 
 def test_an_unfinished_file() -> None:

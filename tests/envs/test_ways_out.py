@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import bdb
 import multiprocessing
 import socket
 import sys
 
+import gymnasium
 import pytest
 import torch  # noqa: F401  # as in the processes of a run
 
@@ -63,6 +65,20 @@ def test_a_name_that_an_installed_package_lacks_is_a_matter_of_versions() -> Non
         exec("from gymnasium.wrappers import Monitor")
     assert way_out(caught.value) == OTHER_VERSION
     assert way_out(ImportError("cannot import name `x`", name="own_module")) == ""
+
+
+def test_code_that_wants_a_terminal_is_told_how_to_debug() -> None:
+    error = EOFError("EOF when reading a line")
+    assert "inline=True" in way_out(error)
+    assert "inline=True" in way_out(bdb.BdbQuit())
+    assert is_permanent(error), "a restart has no terminal either"
+    assert way_out(EOFError("Ran out of input")) == "", "a file that ends early"
+
+
+def test_the_method_seed_of_the_old_package() -> None:
+    with pytest.raises(AttributeError) as caught:
+        gymnasium.Env().seed(1)  # type: ignore[attr-defined]
+    assert "reset(seed=seed)" in way_out(caught.value)
 
 
 def test_other_errors_have_none() -> None:

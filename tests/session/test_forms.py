@@ -139,6 +139,12 @@ WORKS = {
     "types as values": "import numpy as np, typing\nfrom collections.abc import Callable\n"
     "O = dict[str, np.ndarray] | None\nF = Callable[[int, str], float]\nP = typing.Optional[list[int]]\n"
     "def target(): return O == (dict[str, np.ndarray] | None), F == Callable[[int, str], float], str(P)\n",
+    "a class that extends itself": "import collections\nfrom collections import OrderedDict\n"
+    "class OrderedDict(OrderedDict):\n    def f(self): return len(self)\n"
+    "class A(collections.UserList):\n    n = 1\n    def f(self): return ['a', self.n, A.__name__]\n# %%\n"
+    "A.n = 5\nFirst = A\nclass A(A):\n    def f(self): return [*super().f(), 'b']\n# %%\nclass A(A):\n    n = 7\n"
+    "class B(A): ...\n"
+    "def target(): return B().f(), First().f(), OrderedDict(a=1).f(), [one.__name__ for one in B.__mro__]\n",
     "environments": "import gymnasium as gym\nclass E(gym.Env):\n    action_space = gym.spaces.Discrete(2)\n"
     "    def reset(self, *, seed=None, options=None):\n        super().reset(seed=seed)\n        return 0, {}\n"
     "class W(gym.Wrapper):\n    def reset(self, **k): return self.env.reset(**k)[0] + 1, {}\n"
@@ -174,6 +180,14 @@ REFUSED = {
         "class A:\n    def f(self): return 1\nOld = A\n# %%\nclass A:\n    def f(self): return 2\n"
         "def target(): return Old().f(), A().f()\n",
         "`A` stands for two different objects",
+    ),
+    "a class that extends one without methods of its own name": (
+        "class A:\n    n = 1\n# %%\nclass A(A):\n    m = 2\ndef target(): return A.n\n",
+        "`A` uses an earlier `A`",
+    ),
+    "a default of the function's own name": (
+        "def f(): return 1\n# %%\ndef f(g=f): return g()\ndef target(): return f()\n",
+        "`f` uses an earlier `f`",
     ),
     "two closures of one name": (
         "def make(n):\n    def f(): return n\n    return f\na, b = make(1), make(2)\ndef target(): return a(), b()\n",

@@ -29,6 +29,10 @@ USER_FRAMES = 3  # frames of user code that are shown with an error; the crash r
 FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d+).*\n(?:    .*\n)*', re.MULTILINE)
 CHAINED = re.compile(r"^(?:The above exception was|During handling of the above).*$", re.MULTILINE)
 USER = 2  # rank of user code (see `_foreign`)
+NO_TERMINAL = (
+    "the processes of a run have no terminal: with inline=True, or `hive up --inline`, all of it runs in your program, "
+    "where breakpoints and input() work"
+)
 DEPENDENCIES = ("gymnasium", "numpy", "torch")  # packages that hive installs: the caller of their line made the mistake
 
 
@@ -70,6 +74,12 @@ def _text(error: BaseException) -> str:
         return str(error)
     statement = traceback.extract_tb(error.__traceback__)[-1].line or ""
     return statement if statement.startswith("assert") else ""
+
+
+def terminal_hint(error: BaseException) -> str:
+    """Return the hint for an error of code that wants a terminal, such as `breakpoint()`; "" for other errors."""
+    wants_one = type(error).__name__ == "BdbQuit" or (isinstance(error, EOFError) and "reading a line" in str(error))
+    return NO_TERMINAL if wants_one else ""
 
 
 def is_interrupt(error: BaseException) -> bool:

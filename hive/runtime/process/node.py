@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from hive.errors import ActorFailed, HiveError, WireError
 from hive.runtime.actor.actor import Actor, Handle
-from hive.runtime.actor.error_location import describe, is_own, named, place_of
+from hive.runtime.actor.error_location import describe, is_own, named, place_of, terminal_hint
 from hive.runtime.carriers.waiting import Waiter
 from hive.runtime.memory.status import Status
 from hive.runtime.process.calls import Calls
@@ -200,7 +200,8 @@ class Node:
     def _report_failure(self, number: int, error: BaseException) -> None:
         """Send the supervisor an actor's exception, before it ends the process."""
         doing = self.pages.snapshot(number)["phase"]
-        permanent, hint = (error.permanent, error.hint) if isinstance(error, HiveError) else (False, "")
+        hint = terminal_hint(error)
+        permanent, hint = (error.permanent, error.hint) if isinstance(error, HiveError) else (bool(hint), hint)
         kind, text, trace = describe(error)
         if not isinstance(error, Exception):
             text = named(error)  # the text alone, as the `3` of sys.exit(3), would not explain the exit
