@@ -23,6 +23,7 @@ from hive.cli.parts.starting import began, failed_start, raise_failure, run_quie
 from hive.errors import ActorFailed, HiveError, RecordError, UsageError
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, Summary, policy_directory, read_jsonl
+from hive.records.owner import descriptor_of, give_up
 from hive.session.given import GivenConfig
 
 if TYPE_CHECKING:
@@ -195,7 +196,26 @@ def refuse_while_imported() -> None:
 def finish(
     directory: RunDirectory, inline: bool, quiet: bool, topology: Callable[..., Topology] | None = None
 ) -> Result:
-    """Execute a run whose directory is prepared, and return its result. Raises ActorFailed if the run fails."""
+    """Execute a run that this process owns, and return its result. Raises ActorFailed if the run fails."""
+    if descriptor_of(directory) is None:
+        return Result.of(directory)  # it has finished before
+    try:
+        _execute(directory, inline, quiet, topology)
+    finally:
+        give_up(directory)  # of a run that was not started
+    if not directory.summary_file.exists():  # it was ended before it began
+        raise KeyboardInterrupt
+    summary = Summary.read(directory.summary_file)
+    if quiet and summary.state == "stopped":
+        print_to_stderr(f"{directory.name}: {summary.ending} at {summary.env_steps:,} steps")
+    if summary.error:
+        text, _, hint = summary.error.partition("\n\nhint: ")
+        raise ActorFailed(text, hint=hint)
+    return Result.of(directory)
+
+
+def _execute(directory: RunDirectory, inline: bool, quiet: bool, topology: Callable[..., Topology] | None) -> None:
+    """Execute a run to its end. Raises the error of a failed start."""
     if inline:
         from hive.runtime.run.execute import run_inline
 
@@ -210,15 +230,6 @@ def finish(
         run_quietly(directory)
     else:
         launch(directory, argparse.Namespace(inline=False, detach=False, json=False, owns_stdout=False))
-    if not directory.summary_file.exists():  # it was ended before it began
-        raise KeyboardInterrupt
-    summary = Summary.read(directory.summary_file)
-    if quiet and summary.state == "stopped":
-        print_to_stderr(f"{directory.name}: {summary.ending} at {summary.env_steps:,} steps")
-    if summary.error:
-        text, _, hint = summary.error.partition("\n\nhint: ")
-        raise ActorFailed(text, hint=hint)
-    return Result.of(directory)
 
 
 def _columns(lines: Iterable[Mapping[str, Any]]) -> Any:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive.api.own_callbacks import OwnCallbacks
 from hive.api.result import Result, brief_errors, finish, no_report, refuse_while_imported
+from hive.cli.parts.continuing import begin_or_continue
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.new_run import new_run
 from hive.cli.parts.starting import RETRY_S
@@ -41,6 +42,7 @@ def train(
     *,
     sets: Sequence[str] = (),
     name: str | None = None,
+    resume: bool = False,
     inline: bool = False,
     quiet: bool = False,
     **keys: Any,
@@ -54,6 +56,8 @@ def train(
         object among `callbacks` stays in this process, and is called there.
     sets: overrides `KEY=VALUE`, as for `--set`.
     name: name of the run; a number is appended.
+    resume: continue the newest run of this name and seed if it has not finished, and begin it if there is none; of one
+        that has finished, return the result.
     inline: run everything in this process, for debugging.
     quiet: print nothing.
 
@@ -64,7 +68,9 @@ def train(
     with brief_errors(inline):
         own = OwnCallbacks(keys, config)
         with own.serving() as keys:
-            result = finish(_deferred(config, keys, sets, name, inline=inline, quiet=quiet)(), inline, quiet)
+            result = finish(
+                _deferred(config, keys, sets, name, resume=resume, inline=inline, quiet=quiet)(), inline, quiet
+            )
         return own.returned(result)
 
 
@@ -74,6 +80,7 @@ def run(
     *,
     sets: Sequence[str] = (),
     name: str | None = None,
+    resume: bool = False,
     inline: bool = False,
     quiet: bool = False,
     **keys: Any,
@@ -83,7 +90,7 @@ def run(
     with brief_errors(inline):
         own = OwnCallbacks(keys, config)
         with own.serving() as keys:
-            prepare = _deferred(config, keys, sets, name, topology, inline=inline, quiet=quiet)
+            prepare = _deferred(config, keys, sets, name, topology, resume=resume, inline=inline, quiet=quiet)
             result = finish(prepare(), inline, quiet, topology)
         return own.returned(result)
 
@@ -93,6 +100,7 @@ async def train_async(
     *,
     sets: Sequence[str] = (),
     name: str | None = None,
+    resume: bool = False,
     inline: bool = False,
     quiet: bool = False,
     **keys: Any,
@@ -101,7 +109,7 @@ async def train_async(
     refuse_while_imported()
     own = OwnCallbacks(keys, config)
     with own.serving() as keys:
-        prepare = _deferred(config, keys, sets, name, inline=inline, quiet=quiet)
+        prepare = _deferred(config, keys, sets, name, resume=resume, inline=inline, quiet=quiet)
         result = await _in_thread(prepare, inline, quiet)
     return own.returned(result)
 
@@ -112,6 +120,7 @@ async def run_async(
     *,
     sets: Sequence[str] = (),
     name: str | None = None,
+    resume: bool = False,
     inline: bool = False,
     quiet: bool = False,
     **keys: Any,
@@ -120,7 +129,7 @@ async def run_async(
     refuse_while_imported()
     own = OwnCallbacks(keys, config)
     with own.serving() as keys:
-        prepare = _deferred(config, keys, sets, name, topology, inline=inline, quiet=quiet)
+        prepare = _deferred(config, keys, sets, name, topology, resume=resume, inline=inline, quiet=quiet)
         result = await _in_thread(prepare, inline, quiet, topology)
     return own.returned(result)
 
@@ -167,6 +176,7 @@ def _deferred(
     name: str | None,
     topology: Callable[..., Topology] | None = None,
     *,
+    resume: bool = False,
     inline: bool,
     quiet: bool,
 ) -> Callable[[], RunDirectory]:
@@ -175,4 +185,5 @@ def _deferred(
     named = [] if name is None else [f"run.name={json.dumps(name)}"]
     given = GivenConfig.of(config, keys, inline=inline, sets=[*sets, *named])
     report = no_report if quiet else print_to_stderr
-    return lambda: new_run(given.file, given.overrides, given.text, given.source, report)
+    make = begin_or_continue if resume else new_run
+    return lambda: make(given.file, given.overrides, given.text, given.source, report)

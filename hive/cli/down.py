@@ -24,6 +24,7 @@ from hive.records import (
     read_run_facts,
     run_state,
 )
+from hive.records.owner import owner_of
 from hive.runtime.run.control import ControlClient, control_path
 
 
@@ -48,7 +49,7 @@ def run_down(options: argparse.Namespace) -> int:
         with connected(directory) as client:
             client.down("hive down", now=options.now)
             waits = WaitReporter()
-            while is_alive(facts):
+            while is_alive(facts) or owner_of(directory) is not None:
                 waits.wait(lambda: _draining(client) or "the supervisor")
     summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
     print(f"{directory.name} {summary.state if summary else run_state(directory)}")

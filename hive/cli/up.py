@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.arguments import add_config_file, add_start, add_topology, check_start, whole_number
 from hive.errors import UsageError
+
+if TYPE_CHECKING:
+    from hive.records import RunDirectory
 
 
 def add_up(commands: Any) -> None:
@@ -24,6 +28,12 @@ def add_up(commands: Any) -> None:
     up.add_argument("--resume", metavar="RUN", help="continue an ended run, as `hive resume RUN` does")
     add_start(up, exact="with --resume: as `hive resume --exact`")
     add_topology(up)
+    up.add_argument(
+        "--continue",
+        action="store_true",
+        dest="continues",
+        help="continue the newest run of this name and seed if it has not finished; begin it if there is none",
+    )
     up.add_argument("--seed", type=int, help="random seed; the same as --set run.seed=SEED")
     up.add_argument("--seeds", metavar="1..5", help="start one run after another with these seeds, and show a table")
     up.add_argument(
@@ -38,6 +48,7 @@ def add_up(commands: Any) -> None:
 
 def run_up(options: argparse.Namespace) -> int:
     from hive.cli.parts.launch import launch
+    from hive.records.owner import descriptor_of
 
     check_start(options)
     if options.jobs is not None and options.seeds is None:
@@ -47,6 +58,8 @@ def run_up(options: argparse.Namespace) -> int:
 
         if options.name is not None:
             raise UsageError("a resumed run keeps its name", hint="hive up --resume RUN, without --name")
+        if options.continues:
+            raise UsageError("--continue finds the run by its config", hint="hive up CONFIG --continue")
         if options.seeds is not None:
             raise UsageError("a resumed run keeps its seed", hint="hive up --resume RUN, without --seeds")
         sets = [*options.set, *([f"run.seed={options.seed}"] if options.seed is not None else [])]
@@ -59,10 +72,17 @@ def run_up(options: argparse.Namespace) -> int:
         from hive.cli.parts.seed_sweep import run_seeds, seeds_of
 
         _check_seeds_options(options)
-        return run_seeds(options.config, overrides, seeds_of(options.seeds), options.jobs or 1)
+        return run_seeds(options.config, overrides, seeds_of(options.seeds), options.jobs or 1, maker=_maker(options))
+    directory = _maker(options)(options.config, overrides)
+    return launch(directory, options) if descriptor_of(directory) is not None else 0  # it has finished before
+
+
+def _maker(options: argparse.Namespace) -> Callable[..., RunDirectory]:
+    """Return the function that makes the run's directory, or finds it."""
+    from hive.cli.parts.continuing import begin_or_continue
     from hive.cli.parts.new_run import new_run
 
-    return launch(new_run(options.config, overrides), options)
+    return begin_or_continue if options.continues else new_run
 
 
 def _check_seeds_options(options: argparse.Namespace) -> None:

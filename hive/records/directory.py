@@ -7,6 +7,7 @@
         session.py           classes and functions of the program that started it
         tuning.json          the choice for keys that were "auto"
         run.json             facts of the running processes           summary.json     the result
+        run.lock             who may write in it (hive.records.owner)
         metrics.jsonl        metrics over time                        events.jsonl     the event log
         metrics.csv          the same as a table, with the sink "csv"
         evaluations.jsonl    one line per evaluation
@@ -77,6 +78,7 @@ class RunDirectory:
     resolved_file = _Below("resolved.toml")
     tuning_file = _Below("tuning.json")  # the choice for the keys that were "auto"; exists with such keys only
     run_file = _Below("run.json")
+    lock_file = _Below("run.lock")
     resume_file = _Below("resume.json")  # the checkpoint that it is resumed from (checkpoints.resume_point)
     failure_file = _Below("failure.json")  # the error of the last start; does not exist if the start succeeded
     summary_file = _Below("summary.json")

@@ -11,11 +11,12 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from hive.errors import RecordError
+from hive.errors import RecordError, UsageError
 from hive.records.atomic import remove_folder
 from hive.records.checkpoints.folders import list_checkpoints
 from hive.records.directory import RunDirectory
 from hive.records.jsonl import read_jsonl
+from hive.records.owner import only_owner
 from hive.records.summary import Summary
 
 FAILED_FOLDER = ".failed"  # hidden from `find_runs`, and on the same disk as the runs
@@ -50,11 +51,14 @@ def put_away(directory: RunDirectory) -> Path:
     """Move a run that never ran out of the folder of runs, and return where it lies; its own path if that fails."""
     place = directory.path.parent / FAILED_FOLDER / directory.name
     try:
-        place.parent.mkdir(exist_ok=True)
-        if place.exists():
-            remove_folder(place)
-        directory.path.rename(place)
-    except (OSError, RecordError):
-        return directory.path  # a full or read-only disk must not hide the error of the start
+        with only_owner(directory):
+            place.parent.mkdir(exist_ok=True)
+            if place.exists():
+                remove_folder(place)
+            directory.path.rename(place)
+    except (OSError, RecordError, UsageError):
+        return (
+            directory.path
+        )  # a full or read-only disk, or who resumes it by now, must not hide the error of the start
     directory.remove()  # only the link `latest` is left
     return place

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from hive.errors import RecordError
+from hive.errors import RecordError, UsageError
 from hive.records.atomic import remove_folder, unfinished_in
 from hive.records.checkpoints.folders import best_policy, list_checkpoints, surplus
 from hive.records.checkpoints.set_aside import is_cut, sets_aside
@@ -31,6 +31,7 @@ from hive.records.checkpoints.together import others_of
 from hive.records.directory import RunDirectory
 from hive.records.documents import failure
 from hive.records.failed_starts import FAILED_FOLDER, size_of
+from hive.records.owner import only_owner
 from hive.records.runs import find_runs, run_state
 from hive.records.sinks.drawing_marks import marks_in
 from hive.records.sinks.videos import surplus_videos
@@ -129,9 +130,17 @@ def freed_bytes(items: Sequence[Item]) -> list[int]:
 
 
 def delete(item: Item) -> None:
-    """Delete an item. Raises RecordError if the run is live by now, or the item cannot be deleted."""
+    """Delete an item. Raises RecordError if another process owns the run by now, or the item cannot be deleted."""
     if run_state(item.run) == "running" or run_state(RunDirectory(item.path)) == "running":
         raise RecordError(f"{item.run.name} is running: nothing of it is deleted")
+    try:
+        with only_owner(item.run):
+            _delete(item)
+    except UsageError as refused:
+        raise RecordError(f"{refused}: nothing of it is deleted") from refused
+
+
+def _delete(item: Item) -> None:
     if item.path == item.run.path:
         item.run.remove()
         if item.path.exists():

@@ -1,8 +1,8 @@
 """Finds runs, selects one by a text, and determines the state of a run.
 
-`run.json` names the supervisor's process. A pid alone is not sufficient, because the system reuses pids, but together
-with the start time of the process (field 22 of /proc/<pid>/stat) it identifies one process. So a run whose supervisor
-was killed is recognized as lost without a request to any process.
+A run whose supervisor was killed is recognized as lost by its lock (hive.records.owner), without a request to any
+process. `run.json` names the supervisor's process, for signals to it. A pid alone is not sufficient, because the system
+reuses pids, but together with the start time of the process (field 22 of /proc/<pid>/stat) it identifies one process.
 
 This module does not communicate with runs.
 """
@@ -23,6 +23,7 @@ from hive.records.atomic import write_json
 from hive.records.directory import LATEST, RunDirectory
 from hive.records.documents import failure, read_document, read_object
 from hive.records.jsonl import tail_jsonl
+from hive.records.owner import boot_id, owner_of, pid_namespace
 from hive.records.summary import Summary
 
 # Maximum names in an error message: they fit in a line of a terminal.
@@ -46,6 +47,9 @@ class RunFacts:
     python: str
     torch: str | None = None
     protocol: int = 1  # version of the control protocol; a file without it has version 1
+    host: str = ""
+    boot: str = ""  # of the machine, and its pid namespace, in which `pid` is a number (hive.records.owner)
+    namespace: int = 0
 
 
 LINES_BACK = 50  # lines of metrics that are searched for the learner's last one, between lines of evaluations
@@ -71,7 +75,9 @@ def process_start_time(pid: int) -> int | None:
 
 
 def is_alive(facts: RunFacts) -> bool:
-    """Whether the process that wrote the facts is still running."""
+    """Whether the process that wrote the facts is still running; False if it is of another machine or container."""
+    if facts.boot and (facts.boot, facts.namespace) != (boot_id(), pid_namespace()):
+        return False
     return process_start_time(facts.pid) == facts.start_time
 
 
@@ -90,7 +96,7 @@ def read_run_facts(directory: RunDirectory) -> RunFacts:
 
 
 def run_state(directory: RunDirectory) -> str:
-    """Return the state in the summary if there is one, "running" if the supervisor is alive, otherwise "lost".
+    """Return the state in the summary if there is one, "running" if a process owns the run, otherwise "lost".
 
     A run without a summary that has left the error of its start is not lost but "failed".
     For the detailed state of a running run (starting, paused, draining), request its status from the supervisor.
@@ -98,7 +104,7 @@ def run_state(directory: RunDirectory) -> str:
     try:
         return Summary.read(directory.summary_file).state
     except RecordError:
-        if _alive(directory):
+        if is_live(directory):
             return "running"
         return "failed" if directory.failure_file.is_file() else "lost"
 
@@ -153,7 +159,7 @@ def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -
 
 def _no_match(text: str, runs: Sequence[RunDirectory], elsewhere: Sequence[RunDirectory]) -> UsageError:
     """Return the error for a text that names no run. It names the runs that the user may have meant."""
-    live = [run for run in runs if _alive(run)]
+    live = [run for run in runs if is_live(run)]
     ended = [run for run in runs if run not in live]
     lists = {"live": live, "ended": ended, "live elsewhere": elsewhere}
     known = "".join(f"; {what}: {_list(some)}" for what, some in lists.items() if some)
@@ -163,7 +169,10 @@ def _no_match(text: str, runs: Sequence[RunDirectory], elsewhere: Sequence[RunDi
     return UsageError(f"no run matches `{text}`{known}", hint=f"did you mean `{near[0]}`?" if near else "")
 
 
-def _alive(directory: RunDirectory) -> bool:
+def is_live(directory: RunDirectory) -> bool:
+    """Whether a process owns the run; of a copy without `run.lock`, whether its supervisor is alive."""
+    if directory.lock_file.exists():
+        return owner_of(directory) is not None
     try:
         return is_alive(read_run_facts(directory))
     except RecordError:

@@ -18,10 +18,10 @@ A turn is saved if it is one of
 
     due       `checkpoint.every` has passed. In deterministic runs that is the turn of a resume barrier. In asynchronous
               runs it is the first end of a round after that many updates, or the first turn after that many seconds
-    overdue   nothing was saved for `checkpoint.autosave_s`, so a crash of the machine would lose too much work. Only
-              ends of rounds are saved so, and none if `checkpoint.every` is {}. An overdue save is no resume barrier:
-              it leaves the run bit-identical, but a run resumed from it is not exact. While the recorder is busy, it
-              stays overdue at the next turn
+    overdue   nothing was saved for `checkpoint.autosave_s`, at the beginning for a minute, so a crash of the machine
+              would lose too much work. Only ends of rounds are saved so, and none if `checkpoint.every` is {}. An
+              overdue save is no resume barrier: it leaves the run bit-identical, but a run resumed from it is not
+              exact. While the recorder is busy, it stays overdue at the next turn
 """
 
 from __future__ import annotations
@@ -167,6 +167,9 @@ class NoBarriers(ResumeBarriers):
         return self.every > 0 and turn % spacing == 0 and turn // self.every > (turn - spacing) // self.every
 
 
+FIRST_S = 60.0  # seconds after which the first checkpoint is overdue: a job that is killed early begins there again
+
+
 class SaveSchedule:
     """The learner's schedule of checkpoints. Call it once per turn, in order.
 
@@ -178,11 +181,11 @@ class SaveSchedule:
         self.clock = clock
         self.every_ns = int(config.checkpoint.every.get("seconds", 0) * 1e9)
         self.most_ns = config.checkpoint.autosave_s * 1e9 if config.checkpoint.every else 0
-        self.saved()
+        self.last_ns, self.limit_ns = clock.now_ns(), min(self.most_ns, FIRST_S * 1e9)
 
     def saved(self) -> None:
         """Record that a checkpoint is being written now, for whatever reason."""
-        self.last_ns = self.clock.now_ns()
+        self.last_ns, self.limit_ns = self.clock.now_ns(), self.most_ns
 
     def due(self, turn: int) -> bool:
         """Return whether a scheduled checkpoint is due at `turn`.
@@ -202,4 +205,4 @@ class SaveSchedule:
     @property
     def late(self) -> bool:
         """Whether the next end of a round is overdue."""
-        return 0 < self.most_ns <= self.clock.now_ns() - self.last_ns
+        return 0 < self.limit_ns <= self.clock.now_ns() - self.last_ns

@@ -7,11 +7,12 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from hive.cli.parts.resuming import prepare
+from hive.cli.parts import resuming
 from hive.cli.parts.tune import recorded_sets, write_choice
 from hive.config import Config, load_config, render
 from hive.errors import ConfigError, RecordError, UsageError
@@ -27,6 +28,7 @@ from hive.records import (
     write_checkpoint,
     write_run_facts,
 )
+from hive.records.owner import give_up
 from hive.schemes.trainer import resumed_from
 from hive.tuning import Choice, Placement
 
@@ -57,6 +59,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
     return directory
 
 
+def prepare(*words: str, **options: Any) -> RunDirectory:
+    """Prepare as a command does that is killed before it starts the run."""
+    directory = resuming.prepare(*words, **options)
+    give_up(directory)
+    return directory
+
+
 def chosen(run: RunDirectory) -> dict[str, object]:
     """The checkpoint in resume.json, and whether the run is exact from there."""
     loaded: dict[str, object] = json.loads(run.resume_file.read_text())
@@ -72,7 +81,7 @@ def test_the_newest_checkpoint(run: RunDirectory, capsys: pytest.CaptureFixture[
     assert prepare("cart-1", exact=False).path == run.path
     assert chosen(run) == {"update": 150, "exact": False}
     assert updates(run) == [50, 100, 120, 150]
-    assert "resuming cart-1 from its last saved state, update 150" in capsys.readouterr().err
+    assert "continues cart-1 at 15,000 of 500,000 steps, from its last saved state" in capsys.readouterr().err
 
 
 def test_a_file_without_the_rules_keeps_those_of_an_old_run(run: RunDirectory, tmp_path: Path) -> None:
@@ -101,7 +110,7 @@ def test_the_last_cut(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> 
     assert updates(run) == [50, 100]
     assert [checkpoint.update for checkpoint in list_checkpoints(run.checkpoints)] == [100]
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "resuming cart-1 from its last scheduled checkpoint, update 100"
+    assert "at 10,000 of 500,000 steps, from its last scheduled checkpoint" in first
     (ahead,) = run.path.glob("ahead-*")
     assert f"it goes back 70 updates, 5,000 steps; its newer state lies in {ahead}" in second
     assert [saved.update for saved in list_checkpoints(ahead / "checkpoints", verify=True)] == [150]
@@ -235,7 +244,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(
     assert (ahead / "best" / "000090").is_dir()
     assert not (unsaved.best / "000090").exists()
     what = "scheduled checkpoint" if exact else "checkpoint"
-    assert f"resuming cart-1 from its beginning: it has no {what} yet" in capsys.readouterr().err
+    assert f"continues cart-1 from its beginning: it has no {what} yet" in capsys.readouterr().err
 
 
 def test_exact_is_the_beginning_before_the_first_barrier(run: RunDirectory) -> None:

@@ -11,6 +11,7 @@ because the config has a mistake, for example, finds the end of its stdin instea
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,9 @@ from hive.runtime.process.stop_signals import blocked
 OTHER_USES = ("-h", "--help", "--inline", "--jobs")
 MODULE_KEYS = ("--topology", "run.topology", "run.scheme")  # options that may replace the built-in trainer
 
-_waiting: list[subprocess.Popen[bytes]] = []  # the supervisor that was started early, if any
+_waiting: list[
+    tuple[subprocess.Popen[bytes], socket.socket]
+] = []  # the supervisor that was started early, and its stdin
 
 
 def begin(words: Sequence[str]) -> None:
@@ -35,29 +38,33 @@ def begin(words: Sequence[str]) -> None:
     replaced = any(key in word for word in words for key in MODULE_KEYS)
     modules = () if replaced or not configs or not configs[0].is_file() else modules_to_preload(configs[0])
     try:
-        with blocked():  # until it handles them
+        line, stdin = socket.socketpair()
+        with stdin, blocked():  # until it handles them
             process = subprocess.Popen(
                 supervisor_command(EARLY, *modules),
                 env=supervisor_environment(),
-                stdin=subprocess.PIPE,
+                stdin=stdin.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-            _waiting.append(process)
+            _waiting.append((process, line))
     except OSError:
         return  # the usual start reports what is wrong with this machine
 
 
-def hand_over(directory: Path, log_folder: Path) -> subprocess.Popen[bytes] | None:
-    """Have the waiting supervisor run the run in this directory; None if there is none, or if it has exited."""
+def hand_over(directory: Path, log_folder: Path, lock: int | None) -> subprocess.Popen[bytes] | None:
+    """Have the waiting supervisor run the run in this directory; None if there is none, or if it has exited.
+
+    lock: descriptor of the run's lock, which goes to the supervisor.
+    """
     if not _waiting:
         return None
-    process = _waiting.pop()
-    assert process.stdin is not None
+    process, line = _waiting.pop()
     try:
-        with process.stdin as pipe:
-            pipe.write(b"\0".join(map(os.fsencode, (directory, log_folder))))
+        with line:
+            paths = b"\0".join(map(os.fsencode, (directory, log_folder)))
+            socket.send_fds(line, [paths], [] if lock is None else [lock])
     except OSError:
         process.kill()
         process.wait()
@@ -68,7 +75,6 @@ def hand_over(directory: Path, log_folder: Path) -> subprocess.Popen[bytes] | No
 def abandon() -> None:
     """End the supervisor that was started early, if no run has taken it, and wait until it has exited."""
     while _waiting:
-        process = _waiting.pop()
-        assert process.stdin is not None
-        process.stdin.close()
+        process, line = _waiting.pop()
+        line.close()
         process.wait()  # at most until its Python has started, some 50 ms

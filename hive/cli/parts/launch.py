@@ -46,6 +46,7 @@ from hive.monitor.line import SnapshotLines
 from hive.monitor.poller import poll_once
 from hive.records import RunDirectory
 from hive.records.failed_starts import has_results
+from hive.records.owner import give_up
 from hive.records.summary import AS_FAST, rounds_in, rounds_text
 from hive.runtime.process.stop_signals import REASONS
 from hive.runtime.run.control import ControlClient, open_run
@@ -90,6 +91,8 @@ def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
         if process is None or process.returncode is not None:
             raise  # not started, already ended, or running independently of this command
         return abort_start(directory, process, interrupt)
+    finally:
+        give_up(directory)  # of a run that was not started
     with closing(client):
         view = Foreground(directory, process, client, line, events)
         view.lines = lines

@@ -33,6 +33,7 @@ from hive.native import check_native
 from hive.paths import SESSION_FILE, user_path
 from hive.records import RunDirectory, home_folder, resolve_run, write_bytes
 from hive.records.directory import is_transitions_file
+from hive.records.owner import give_up, own
 from hive.runtime.run.folders import check_socket_paths
 
 
@@ -119,7 +120,7 @@ def new_run(
     source: str | None = None,
     report: Callable[[str], object] = print_to_stderr,
 ) -> RunDirectory:
-    """Create the directory of a new run, with its config as given and as resolved.
+    """Create the directory of a new run, which this process then owns, with its config as given and as resolved.
 
     given: the config file; None to load `content` instead.
     overrides: `KEY=VALUE`, as for `--set`.
@@ -127,10 +128,7 @@ def new_run(
     Raises ConfigError for an invalid config, UsageError if no run matches run.init_from, RecordError if the directory
     cannot be written, and PlatformError if processes cannot run on this machine.
     """
-    text = ConfigText(given or "run.toml", None if given is not None else content)
-    config = text.config(overrides)
-    more = _independent_of_folder(config)
-    config = text.config([*overrides, *more]) if more else config
+    text, config, more = given_config(given, overrides, content)
     if warning := random_beginning(config):
         report(f"warning: {warning}")
     check_native()
@@ -144,6 +142,7 @@ def new_run(
     try:
         with deferred_interrupts():  # a directory that is half made could not be found and discarded
             directory = RunDirectory.create(home_folder(), config.run.name)
+            own(directory)
         write_bytes(directory.config_file, text.content)
         if source is not None:
             write_bytes(directory.session_file, source.encode())
@@ -156,11 +155,23 @@ def new_run(
     except (HiveError, KeyboardInterrupt) as error:
         if directory is None:
             raise  # there is nothing of it
+        give_up(directory)
         discard(directory)
         if isinstance(error, RecordError):
             error.hint = "free space there, or set HIVE_HOME to a folder on another disk"
         raise
     return directory
+
+
+def given_config(given: Path | None, overrides: list[str], content: str = "") -> tuple[ConfigText, Config, list[str]]:
+    """Return a config as text and as read, and the overrides more with which it does not depend on the current folder.
+
+    The parameters, and what is raised, are those of `new_run`.
+    """
+    text = ConfigText(given or "run.toml", None if given is not None else content)
+    config = text.config(overrides)
+    more = _independent_of_folder(config)
+    return text, text.config([*overrides, *more]) if more else config, more
 
 
 def _independent_of_folder(config: Config) -> list[str]:

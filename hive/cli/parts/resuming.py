@@ -25,6 +25,7 @@ from hive.config.load import ConfigText
 from hive.config.values import toml_text
 from hive.errors import RecordError, UsageError
 from hive.native import check_native
+from hive.paths import SESSION_FILE
 from hive.records import (
     Checkpoint,
     RunDirectory,
@@ -41,6 +42,8 @@ from hive.records import (
 from hive.records.checkpoints.set_aside import Origin, finish_set_aside, set_aside
 from hive.records.checkpoints.together import chosen_together, others_of, why_apart
 from hive.records.jsonl import tail_jsonl
+from hive.records.owner import give_up, own, owner_of, refusal
+from hive.records.regular import read_regular
 from hive.records.run_warnings import ENVIRONMENT_FAILED
 from hive.runtime.run.folders import check_socket_paths
 
@@ -72,34 +75,56 @@ def prepare(
     exact: bool,
     sets: Sequence[str] = (),
     given: Path | None = None,
+    source: str | None = None,
     report: Callable[[str], object] = print_to_stderr,
 ) -> RunDirectory:
-    """Prepare to resume the run that `text` selects, and return its directory.
+    """Prepare to resume the run that `text` selects, which this process then owns, and return its directory.
 
     exact: resume from the last scheduled checkpoint, or the beginning before the first one.
     sets: changes to the run's config, as for `--set`.
     given: a config file that replaces the run's config.
+    source: what replaces the run's session.py; the run is then not exact if they differ.
     report: is called with each line of what changes.
 
-    Raises UsageError if the run is live, has reached its goal or has no checkpoint, or if its state or `exact` forbids
-    a change. Raises ConfigError for an invalid config, and PlatformError if processes cannot run on this machine.
-    After an error the directory is unchanged, except that an earlier command that was killed is completed first. A
-    RecordError, as on a full disk, may leave newer state set aside, which the next `resume` completes.
+    Raises UsageError if another process owns the run, or it has reached its goal or has no checkpoint, or if its state
+    or `exact` forbids a change. Raises ConfigError for an invalid config, and PlatformError if processes cannot run on
+    this machine. After an error the directory is unchanged, except that an earlier command that was killed is completed
+    first. A RecordError, as on a full disk, may leave newer state set aside, which the next `resume` completes.
     """
     check_native()
     check_socket_paths()
     directory = named_run(text)
+    if run_state(directory) == "running":
+        raise refusal(directory, owner_of(directory))
+    own(directory, report)
+    try:
+        _prepare(directory, exact, sets, given, source, report)
+    except BaseException:
+        give_up(directory)
+        raise
+    return directory
+
+
+def _prepare(
+    directory: RunDirectory,
+    exact: bool,
+    sets: Sequence[str],
+    given: Path | None,
+    source: str | None,
+    report: Callable[[str], object],
+) -> None:
+    """Prepare to resume a run that this process owns, as `prepare`."""
     state = run_state(directory)
-    if state == "running":
-        raise UsageError(f"{directory.name} is running", hint=f"inspect it: hive ps {directory.name}")
     for folder in finish_set_aside(directory):
         report(f"completed an interrupted `hive resume`: newer state lies in {folder}")
     others = others_of(directory)
     for one in others:
         finish_set_aside(one)
     chosen, beside = _chosen(directory, others, exact)
-    before, after = _configs(directory, sets, given)
+    before, after = configs(directory, sets, ConfigText(given) if given else None)
     changes, breaking = _change(directory, before, after, exact)
+    code = _new_code(directory, source)
+    breaking += [SESSION_FILE] * (code is not None)
     if chosen is not None and chosen.has_replay:
         _check_replay(directory, chosen, before, after)
     if state == "finished":
@@ -115,22 +140,33 @@ def prepare(
         write_resume_point(other, at.update if at else 0, why=why)
     update = chosen.update if chosen else 0
     write_resume_point(directory, update, why=why, changed=changed, wall_s=wall_s_so_far(directory))
+    if code is not None:
+        write_bytes(directory.session_file, code)
     if changes:
         write_bytes(directory.resolved_file, resolved(after))
-    report(f"resuming {directory.name} from {_where(chosen, exact)}")
+    report(f"continues {directory.name} {_where(chosen, exact, after)}")
     for key, change in changes.items():
         report(f"  {change}" + (" (no longer exact from here on)" if key in breaking else ""))
     if back:
         report(f"  {back}")
-    return directory
 
 
-def _configs(directory: RunDirectory, sets: Sequence[str], given: Path | None) -> tuple[Config, Config]:
-    """Return the config of the run so far, and that with which it continues. Raises ConfigError."""
+def _new_code(directory: RunDirectory, source: str | None) -> bytes | None:
+    """Return the content of another session.py than the run has; None if there is none."""
+    if source is None or not directory.session_file.exists():
+        return None
+    code = source.encode()
+    return None if read_regular(directory.session_file) == code else code
+
+
+def configs(directory: RunDirectory, sets: Sequence[str], given: ConfigText | None) -> tuple[Config, Config]:
+    """Return the config of the run so far, and that with which it continues. Raises ConfigError.
+
+    given: what replaces the run's own config.
+    """
     text = ConfigText(directory.resolved_file)
     before = text.config()
-    if given:
-        text = ConfigText(given)
+    text = given or text
     name = f"run.name={json.dumps(before.run.name)}"
     has = {entry.name for entry in before.entries()}
     kept = {key: before.value(key) for key in KEPT_KEYS if key in has}
@@ -141,11 +177,13 @@ def _configs(directory: RunDirectory, sets: Sequence[str], given: Path | None) -
     return before, after
 
 
-def _where(chosen: Checkpoint | None, exact: bool) -> str:
+def _where(chosen: Checkpoint | None, exact: bool, config: Config) -> str:
     if chosen is None:
-        return f"its beginning: it has no {'scheduled ' * exact}checkpoint yet"
+        return f"from its beginning: it has no {'scheduled ' * exact}checkpoint yet"
+    steps = chosen.state.get("env_steps")  # a custom topology need not count them
+    at = "" if steps is None or config.run.topology else f"at {steps:,} of {config.run.steps:,} steps, "
     where = "its last scheduled checkpoint" if chosen.scheduled else "its last saved state"
-    return f"{where}, update {chosen.update:,}"
+    return f"{at}from {where}, update {chosen.update:,}"
 
 
 def _chosen(
@@ -199,7 +237,8 @@ def _newest(directory: RunDirectory) -> Origin:
     reached = [Origin.of(saved) for saved in list_checkpoints(directory.checkpoints)[-1:]]
     for line in tail_jsonl(directory.metrics_file, 1):
         reached.append(Origin(0, int(line.get("updates", 0)), int(line.get("steps", 0))))
-    return Origin(0, max(each.updates for each in reached), max(each.env_steps or 0 for each in reached))
+    updates, steps = [each.updates for each in reached], [each.env_steps or 0 for each in reached]
+    return Origin(0, max(updates, default=0), max(steps, default=0))
 
 
 def _check_goal(directory: RunDirectory, steps: int, after: Config, changes: Mapping[str, str]) -> None:
@@ -221,7 +260,7 @@ def _change(directory: RunDirectory, before: Config, after: Config, exact: bool)
 
     Raises UsageError for changes that the run's state or `exact` forbids.
     """
-    changes = {key: _change_text(before, after, key) for key in before.differences(after)}
+    changes = change_texts(before, after)
     fixed = (*STATE_KEYS, "env.rules", *(MEANING_KEYS if before.env.rules > 1 else ()))
     if bound := [key for key in changes if _is_of(key, fixed) and key not in HARMLESS_KEYS]:
         raise UsageError(
@@ -237,6 +276,11 @@ def _change(directory: RunDirectory, before: Config, after: Config, exact: bool)
             hint="without --exact it continues with them and is marked as not exact",
         )
     return changes, breaking
+
+
+def change_texts(before: Config, after: Config) -> dict[str, str]:
+    """Return `key: old -> new` for each key that differs."""
+    return {key: _change_text(before, after, key) for key in before.differences(after)}
 
 
 def _has_falling_key(config: Config) -> bool:

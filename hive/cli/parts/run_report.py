@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,10 +12,14 @@ from hive.monitor.drawing import duration
 from hive.records import Checkpoint, RunDirectory, Summary, list_checkpoints
 from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning
+from hive.runtime.process.stop_signals import REASONS, TERMINATED
 
 
 def report_end(directory: RunDirectory, code: int, say: Callable[[str], object] = print_to_stderr) -> int:
-    """Print the result of a run in the foreground, line by line, with `say`; return its exit code."""
+    """Print the result of a run in the foreground, line by line, with `say`; return the exit code of the command.
+
+    code: that of the supervisor.
+    """
     summary, saved = Summary.read(directory.summary_file), list_checkpoints(directory.checkpoints)
     if summary.error:
         say(f"error: {summary.error}")
@@ -26,7 +31,16 @@ def report_end(directory: RunDirectory, code: int, say: Callable[[str], object] 
         say(f"warning: {warning.line}{held}")
     if summary.state == "stopped" and saved:
         say(f"to continue it: hive resume {name_from_here(directory)}")
-    return code
+    return exit_code_of(summary, code)
+
+
+def exit_code_of(summary: Summary, code: int) -> int:
+    """Return the exit code of a command whose run has ended; `code`: that of the supervisor.
+
+    A run that SIGTERM has stopped is no success, so that a service manager or a queue starts the command again.
+    """
+    terminated = code == 0 and summary.state == "stopped" and summary.stop_reason == REASONS[signal.SIGTERM]
+    return TERMINATED if terminated else code
 
 
 def _results(summary: Summary, saved: Sequence[Checkpoint]) -> str:

@@ -137,11 +137,16 @@ class SeedRun:
         if self._signals and discard_unbegun(directory):
             self.state = STOPPED
         elif began(directory):
-            self.summary = summary = Summary.read(directory.summary_file)
-            self.state = summary.state
-            self.counts = Counts(summary.env_steps, summary.updates, summary.return_text)
+            self.take_result(directory)
         else:
             raise_failure(directory, process.returncode, process.pid)
+
+    def take_result(self, directory: RunDirectory) -> None:
+        """Take over the summary of a run that has ended in order. Raises RecordError."""
+        self.directory = directory
+        self.summary = summary = Summary.read(directory.summary_file)
+        self.state = summary.state
+        self.counts = Counts(summary.env_steps, summary.updates, summary.return_text)
 
     def _disconnect(self) -> None:
         if self._client is not None:

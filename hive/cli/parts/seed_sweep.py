@@ -12,12 +12,14 @@ continue and no further run is started.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
 from hive.cli.parts import early_start
 from hive.cli.parts.interrupts import recorded_interrupts
 from hive.cli.parts.new_run import new_run
+from hive.cli.parts.run_report import exit_code_of
 from hive.cli.parts.seed_run import FAILED, RUNNING, STOPPED, WAITING, SeedRun, wait_for_end
 from hive.cli.parts.seed_table import SeedTable
 from hive.cli.parts.select_run import name_from_here
@@ -26,7 +28,8 @@ from hive.cli.parts.tune import recorded_sets
 from hive.cores import share_of_cores
 from hive.errors import HiveError, UsageError
 from hive.records import RunDirectory
-from hive.runtime.process.stop_signals import FORCED
+from hive.records.owner import descriptor_of
+from hive.runtime.process.stop_signals import FORCED, TERMINATED
 
 MAX_SEEDS = 1000  # maximum number of seeds: a typing error must not start a year of training
 HINT = "\n\nhint: "  # begins the hint of an error in a summary
@@ -56,24 +59,40 @@ def _seeds_meant(text: str) -> str:
     return f"use at most {MAX_SEEDS} seeds"
 
 
-def run_seeds(given: Path | None, overrides: list[str], seeds: list[int], jobs: int = 1) -> int:
+def run_seeds(
+    given: Path | None,
+    overrides: list[str],
+    seeds: list[int],
+    jobs: int = 1,
+    maker: Callable[..., RunDirectory] = new_run,
+) -> int:
     """Run all seeds, at most `jobs` at once, and show the table; return the exit code.
 
-    It is 1 if a run failed, 130 if runs were ended at once, and otherwise 0. If no run began, it is that of the error,
-    or 128 + the number of the signal.
+    maker: makes the directory of a run, as `new_run`, or finds it, as `begin_or_continue`.
+
+    It is 1 if a run failed, 130 if runs were ended at once, 75 if SIGTERM ended one, and otherwise 0. If no run began,
+    it is that of the error, or 128 + the number of the signal.
     """
     jobs = min(jobs, len(seeds))
     if jobs > 1:
         early_start.abandon()  # it counts on all cores
     with share_of_cores(jobs) if jobs > 1 else nullcontext():
-        return Sweep(given, overrides, seeds, jobs).run()
+        return Sweep(given, overrides, seeds, jobs, maker).run()
 
 
 class Sweep:
     """The runs of several seeds."""
 
-    def __init__(self, given: Path | None, overrides: list[str], seeds: list[int], jobs: int) -> None:
+    def __init__(
+        self,
+        given: Path | None,
+        overrides: list[str],
+        seeds: list[int],
+        jobs: int,
+        maker: Callable[..., RunDirectory] = new_run,
+    ) -> None:
         self.given = given
+        self.maker = maker
         self.overrides = overrides
         self.jobs = jobs
         self.runs = [SeedRun(seed) for seed in seeds]
@@ -99,11 +118,16 @@ class Sweep:
         return self._code()
 
     def _made(self, run: SeedRun) -> RunDirectory:
-        return new_run(self.given, [*self.overrides, f"run.seed={run.seed}"], report=self.table.say)
+        return self.maker(self.given, [*self.overrides, f"run.seed={run.seed}"], report=self.table.say)
 
     def _start(self, run: SeedRun, directory: RunDirectory | None = None) -> None:
         try:
-            run.start(directory or self._made(run))
+            directory = directory or self._made(run)
+            if descriptor_of(directory) is None:  # it has finished before
+                run.take_result(directory)
+                self.table.add(run)
+            else:
+                run.start(directory)
         except HiveError as error:
             run.refuse(error)
             self._ended(run)
@@ -161,7 +185,8 @@ class Sweep:
         if any(run.forced for run in self.runs):
             return FORCED
         if any(run.has_begun for run in self.runs):
-            return int(bool(self._in(FAILED)))
+            terminated = any(run.summary and exit_code_of(run.summary, 0) for run in self._in(STOPPED))
+            return 1 if self._in(FAILED) else TERMINATED if terminated else 0
         errors = [run.error for run in self.runs if run.error is not None]
         return errors[0].exit_code if errors else 128 + min(self.signals)
 

@@ -38,6 +38,7 @@ from hive.records.crash import StartFailure
 from hive.records.documents import failure
 from hive.records.failed_starts import has_results, put_away
 from hive.records.jsonl import last_lines
+from hive.records.owner import descriptor_of, give_up
 from hive.runtime.actor.error_location import signal_name, user_frames
 from hive.runtime.process.command import start_supervisor
 from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
@@ -50,10 +51,14 @@ ROOM_BYTES = 1 << 16  # a disk with less free space is full: the first files of 
 
 
 def start(directory: RunDirectory) -> subprocess.Popen[bytes]:
-    """Start the supervisor's process, or use the one that was started early."""
-    if (early := hand_over(directory.path, directory.logs)) is not None:
-        return early
-    return start_supervisor(directory.path, directory.logs)
+    """Start the supervisor's process, or use the one that was started early, and pass the run's lock on to it."""
+    lock = descriptor_of(directory)
+    try:
+        if (early := hand_over(directory.path, directory.logs, lock)) is not None:
+            return early
+        return start_supervisor(directory.path, directory.logs, lock)
+    finally:
+        give_up(directory, clear=False)
 
 
 def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> ControlClient:

@@ -12,15 +12,17 @@ from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 from hive.runtime.process.stop_signals import blocked
 
 
-def start_supervisor(directory: Path, log_folder: Path) -> subprocess.Popen[bytes]:
+def start_supervisor(directory: Path, log_folder: Path, lock: int | None = None) -> subprocess.Popen[bytes]:
     """Start the supervisor of the run in this directory, in a session of its own.
 
+    lock: descriptor of the run's lock (hive.records.owner), which the supervisor gets, too; None: it takes the lock.
     The signals that ask a run to end are blocked until it handles them.
     """
     with (log_folder / SUPERVISOR_OUTPUT).open("ab") as out, blocked():
         return subprocess.Popen(
-            supervisor_command(str(directory), str(log_folder)),
+            supervisor_command(str(directory), str(log_folder), *([] if lock is None else [str(lock)])),
             env=supervisor_environment(),
+            pass_fds=[] if lock is None else [lock],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,

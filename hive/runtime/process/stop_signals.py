@@ -21,6 +21,7 @@ from typing import Any
 # Signal that ends the run -> the `stop_reason` of its summary. SIGHUP does not end it: a closed terminal leaves it.
 REASONS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 SIGNALS = (*REASONS, signal.SIGHUP)
+TERMINATED = 75  # exit code of `hive up` after SIGTERM (EX_TEMPFAIL of sysexits.h): restart policies "on failure" act
 FORCED = 130  # exit code of a run that was stopped at once, as for a program ended by SIGINT
 DEFAULTS: dict[signal.Signals, Any] = {
     signal.SIGINT: signal.default_int_handler,

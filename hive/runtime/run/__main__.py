@@ -1,11 +1,12 @@
-"""Main module of the supervisor's process: `python -m hive.runtime.run RUN_DIRECTORY LOG_FOLDER`.
+"""Main module of the supervisor's process: `python -m hive.runtime.run RUN_DIRECTORY LOG_FOLDER [LOCK]`.
 
 It starts the fork server before its own imports, so that both processes import in parallel: the fork server's import of
 torch takes seconds and dominates the start of a run. However this process exits, its connection to the fork server
 closes, and the fork server exits too (hive.runtime.process.fork_server). hive.runtime.run.execute runs the run itself.
 
 `python -m hive.runtime.run --early [MODULE ...]` starts before the run has a directory (hive.cli.parts.early_start).
-The fork server imports these modules meanwhile, and the two paths follow on stdin, separated by a zero byte.
+The fork server imports these modules meanwhile, and the two paths follow on stdin, a socket, separated by a zero byte,
+and with them the descriptor of the run's lock, which otherwise is the argument LOCK (hive.records.owner).
 
 This module imports only the standard library at the top, to start the fork server without delay. Signals that ask the
 run to end are kept from its first line on, until the run can act on them.
@@ -14,6 +15,7 @@ run to end are kept from its first line on, until the run can act on them.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -27,6 +29,8 @@ from hive.runtime.process.spawning import (
 )
 from hive.runtime.process.stop_signals import record
 
+PATHS_BYTES = 2 * 4096 + 1  # of two paths, each at most PATH_MAX, and what is between them
+
 
 def main() -> None:
     """Start the fork server, run the run, and exit with its exit code.
@@ -38,30 +42,45 @@ def main() -> None:
         code = _run(None, start_fork_server(None, sys.argv[2:]))
     else:
         directory, log_folder = map(Path, sys.argv[1:3])
-        code = _run(directory, start_fork_server(log_folder, modules_to_preload(directory / "resolved.toml")))
+        lock = int(sys.argv[3]) if len(sys.argv) > 3 else None
+        code = _run((directory, lock), start_fork_server(log_folder, modules_to_preload(directory / "resolved.toml")))
     sys.exit(code)
 
 
-def _run(directory: Path | None, server: ForkServer) -> int:
-    """Run the run in this directory, None: in the one that stdin names, and return its exit code."""
+def _run(given: tuple[Path, int | None] | None, server: ForkServer) -> int:
+    """Run the run in this directory, None: in the one that stdin names, and return its exit code.
+
+    given: also the descriptor of its lock; None: this process takes it.
+    """
     process, _ = server
     try:
-        directory = directory or _directory_from_stdin()
-        if directory is None:
+        given = given or _from_stdin()
+        if given is None:
             return 0
         from hive.records import RunDirectory
+        from hive.records.owner import adopt
         from hive.runtime.run.execute import run_forked
 
-        return run_forked(RunDirectory.open(directory), server)
+        directory, lock = RunDirectory.open(given[0]), given[1]
+        if lock is not None:
+            adopt(directory, lock)
+        return run_forked(directory, server)
     finally:
         if process.poll() is None:  # the run failed before it took over the fork server
             process.kill()
             process.wait()
 
 
-def _directory_from_stdin() -> Path | None:
-    """Wait for the run's directory, and append the output of this process to its log; None if there will be no run."""
-    paths = sys.stdin.buffer.read().split(b"\0")
+def _from_stdin() -> tuple[Path, int | None] | None:
+    """Wait for the run's directory and lock; None if there will be no run.
+
+    The output of this process is appended to the run's log from then on.
+    """
+    with socket.socket(fileno=os.dup(sys.stdin.fileno())) as line:
+        data, locks, _, _ = socket.recv_fds(line, PATHS_BYTES, 1)
+        while more := line.recv(PATHS_BYTES):
+            data += more
+    paths = data.split(b"\0")
     if len(paths) < 2:
         return None
     sys.argv[1:] = map(os.fsdecode, paths)  # those of a supervisor that starts with a directory
@@ -70,7 +89,7 @@ def _directory_from_stdin() -> Path | None:
     for number in (1, 2):
         os.dup2(output, number)
     os.close(output)
-    return directory
+    return directory, locks[0] if locks else None
 
 
 if __name__ == "__main__":

@@ -20,9 +20,11 @@ from hive.runtime.supervise.outcome import Outcome
 
 
 def conclude(run: LiveRun, outcome: Outcome) -> None:
-    """Log the end of the run, then write summary.json as the last file."""
-    resumed = _resumed(run)
+    """Log the end of the run, then write summary.json as the last file; nothing if another process owns it by now."""
     run.concluded = True
+    if not run.lock.is_ours():
+        return
+    resumed = _resumed(run)
     if resumed is not None and _has_not_advanced(run, outcome, resumed):
         _keep_previous(run, outcome)
         return

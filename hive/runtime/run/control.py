@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from hive import __version__
 from hive.errors import UsageError, WireError
 from hive.records import RunDirectory, read_run_facts
+from hive.records.owner import owner_of
 from hive.runtime.run.status_document import misfit_of
 from hive.runtime.wire.messages import Message, Tree, type_set
 from hive.runtime.wire.stream import receive, send
@@ -238,13 +239,22 @@ class ControlClient:
 
 def open_run(directory: RunDirectory) -> ControlClient:
     """Connect to the supervisor of a run. Raises UsageError, and OtherProtocol if another hive started the run."""
+    if not directory.run_file.exists():
+        raise UsageError(f"no supervisor of {directory.name} listens: it is starting, or never began")
     facts = read_run_facts(directory)
     if facts.protocol != PROTOCOL:
         raise OtherProtocol(
             f"this hive ({__version__}) speaks protocol {PROTOCOL}, {directory.name} speaks {facts.protocol}",
             hint=f"use the hive that started it ({facts.hive}); `kill -TERM {facts.pid}` drains, saves and ends it",
         )
-    return open_control(Path(facts.socket_folder))
+    folder = Path(facts.socket_folder)
+    owner = None if control_path(folder).exists() else owner_of(directory)
+    if owner is not None and not owner.is_reachable:
+        raise UsageError(
+            f"{directory.name} runs as {owner.text}, where this process reaches no socket of it",
+            hint="give the command there",
+        )
+    return open_control(folder)
 
 
 def open_control(socket_folder: Path) -> ControlClient:

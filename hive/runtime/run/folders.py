@@ -2,7 +2,7 @@
 
     control             the supervisor's control socket
     supervisor, ...     the inboxes of the supervisor and of every process
-    owner               "<pid> <start time>" of the supervisor, and on a second line the directory of its run
+    owner               "<pid> <start time> <pid namespace>" of the supervisor; in a second line its run's directory
 
 The path is short because Linux limits the path of a unix socket to 107 bytes. The fork server removes the folder when
 the supervisor exits; if both were killed, the next `hive` command removes it (`sweep`). The folders therefore also list
@@ -18,7 +18,8 @@ import tempfile
 from pathlib import Path
 
 from hive.errors import PlatformError
-from hive.records import process_start_time
+from hive.records import RunDirectory, process_start_time
+from hive.records.owner import owner_of, pid_namespace
 from hive.records.regular import read_regular
 from hive.runtime.wire.stream import MAX_PATH_BYTES, fits
 
@@ -85,7 +86,8 @@ def restore_socket_folder(folder: Path, directory: Path) -> bool:
 
 
 def _write_owner(folder: Path, directory: Path) -> None:
-    (folder / "owner").write_text(f"{os.getpid()} {process_start_time(os.getpid())}\n{directory}")
+    me = f"{os.getpid()} {process_start_time(os.getpid())} {pid_namespace()}"
+    (folder / "owner").write_text(f"{me}\n{directory}")
 
 
 def live_owners() -> list[tuple[Path, int]]:
@@ -93,22 +95,28 @@ def live_owners() -> list[tuple[Path, int]]:
     owners = []
     for folder in socket_root().iterdir():
         owner, directory = _owner(folder)
-        if owner is not None and directory is not None and _alive(*owner):
+        if owner is not None and directory is not None and _alive(owner, directory):
             owners.append((directory, owner[0]))
     return sorted(owners)
 
 
-def _owner(folder: Path) -> tuple[tuple[int, str] | None, Path | None]:
-    """Read the owner of a socket folder, as (pid, start time), and the directory of its run; None if unknown."""
+def _owner(folder: Path) -> tuple[tuple[int, str, int] | None, Path | None]:
+    """Read the owner of a socket folder, as (pid, start time, namespace), and its run's directory; None: unknown."""
     try:
         first, _, directory = read_regular(folder / "owner").decode().partition("\n")
-        pid, start = first.split()
-        return (int(pid), start), Path(directory) if directory else None
+        pid, start, *namespace = first.split()
+        return (int(pid), start, int(namespace[0]) if namespace else pid_namespace()), Path(
+            directory
+        ) if directory else None
     except (OSError, ValueError):
         return None, None  # another process is still writing the file, or it is not one of hive
 
 
-def _alive(pid: int, start: str) -> bool:
+def _alive(owner: tuple[int, str, int], directory: Path | None) -> bool:
+    """Whether a supervisor lives; one of another container, whose pid is no number here, by the lock of its run."""
+    pid, start, namespace = owner
+    if namespace != pid_namespace():
+        return directory is None or owner_of(RunDirectory(directory)) is not None
     return str(process_start_time(pid)) == start
 
 
@@ -117,7 +125,7 @@ def sweep() -> list[Path]:
     swept = []
     for folder in socket_root().iterdir():
         owner, directory = _owner(folder)
-        if owner is not None and not _alive(*owner):
+        if owner is not None and not _alive(owner, directory):
             shutil.rmtree(folder, ignore_errors=True)
             swept += [] if directory is None else [directory]
     return sorted(swept)

@@ -41,6 +41,7 @@ from hive.records import (
 )
 from hive.records.checkpoints.together import chosen_together, others_of
 from hive.records.environments import forget_environments
+from hive.records.owner import boot_id, give_up, owned, pid_namespace
 from hive.records.regular import read_regular
 from hive.records.run_warnings import (
     OUTPUT_DROPPED,
@@ -78,6 +79,7 @@ class LiveRun:
 
         self.version = __version__
         self.directory = directory
+        self.lock = owned(directory)
         self.config: Config = load_config(directory.resolved_file)
         self.clock = RealClock()
         self.started = time.time()
@@ -117,6 +119,9 @@ class LiveRun:
             self.version,
             platform.python_version(),
             protocol=PROTOCOL,
+            host=platform.node(),
+            boot=boot_id(),
+            namespace=pid_namespace(),
         )
         with contextlib.suppress(OSError):
             self.previous_summary = read_regular(self.directory.summary_file)
@@ -163,9 +168,15 @@ class LiveRun:
             self.check_folders()
 
     def check_folders(self) -> None:
-        """Keep the sockets reachable, and end a run whose directory is gone: nothing that it learns can be saved."""
+        """Keep the sockets reachable, and end a run whose directory is gone: nothing that it learns can be saved.
+
+        One that another process owns by now ends at once, without a last checkpoint.
+        """
         self.end_warnings()
         self.keep_sockets()
+        self.lock.touch()
+        if self.requested is None and not self.lock.is_ours():
+            self.down(f"another process continues {self.directory.name}", at_once=True, way="directory")
         # Not the folder: actors that still write checkpoints and logs make it again.
         if self.requested is None and not self.directory.run_file.exists():
             self.down(f"{self.directory.path} was removed or renamed", at_once=False, way="directory")
@@ -342,3 +353,4 @@ class LiveRun:
     def close(self) -> None:
         self.events.close()
         shutil.rmtree(self.socket_folder, ignore_errors=True)
+        give_up(self.directory)

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from hive.errors import RecordError
 from hive.records import JSON, RunDirectory, best_policy, only_writer, remove_unfinished, replace_best
+from hive.records.owner import Ownership
 from hive.records.return_text import return_text
+from hive.records.runs import folder_of_run
 from hive.runtime.wire.arrays import MAX_ARRAY_BYTES
 from hive.training.blueprint import Blueprint
 from hive.training.messages import Evaluation
@@ -79,6 +81,7 @@ class BestPolicy:
     def __init__(self, blueprint: Blueprint, directory: RunDirectory, log: logging.Logger) -> None:
         self.blueprint = blueprint
         self.root = directory.best
+        self.ownership = Ownership(RunDirectory(folder_of_run(directory.path)))
         self.log = log
         self.best_by = blueprint.config.evaluation.best_by if best_by(blueprint) == "evaluation" else MEAN_RETURN
         with only_writer(self.root.parent):
@@ -128,6 +131,7 @@ class BestPolicy:
         flat = self.blueprint.flat
         try:
             with only_writer(self.root.parent):
+                self.ownership.check()
                 self._read()  # another evaluator may have written a better one since
                 if not self._is_better(value, turn):
                     return

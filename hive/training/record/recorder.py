@@ -43,6 +43,7 @@ from hive.records import (
 )
 from hive.records.checkpoints.replay_chunks import RowsToSave
 from hive.records.environments import environments_of, failure_counts
+from hive.records.owner import Ownership
 from hive.records.run_warnings import (
     NOT_SAVED,
     OF_SUPERVISOR,
@@ -54,7 +55,7 @@ from hive.records.run_warnings import (
     active,
     warnings_of,
 )
-from hive.records.runs import POLICIES
+from hive.records.runs import POLICIES, folder_of_run
 from hive.records.sinks.csv_sink import CsvSink
 from hive.records.sinks.episodes_sink import EpisodesSink
 from hive.records.sinks.new_videos import NewVideos
@@ -114,6 +115,7 @@ class Recorder(Actor):
         self.blueprint = blueprint
         several = directory.parent.name == POLICIES
         self.directory = (RunDirectory.of_policy if several else RunDirectory.open)(directory)
+        self.ownership = Ownership(RunDirectory(folder_of_run(self.directory.path)))
         remove_unfinished(self.directory.checkpoints)  # left by an incarnation that was killed
         self.sink_faults: list[str] = []
         # What failed, with its exception if there was one; also from the threads of the sinks.
@@ -372,6 +374,7 @@ class Recorder(Actor):
             **({"weight_files": dict[str, JSON](files)} if (files := blueprint.weight_files) else {}),
         }
         try:
+            self.ownership.check()
             if (root / name).exists():  # the same turn was requested twice
                 if due.by_hand:
                     keep_until_pruned(root / name)

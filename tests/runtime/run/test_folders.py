@@ -124,7 +124,7 @@ def test_every_run_has_a_private_folder_that_names_its_supervisor() -> None:
     for folder in (one, other):
         assert folder.parent == socket_root()
         assert mode(folder) == 0o700
-        pid, start, run = (folder / "owner").read_text().split()
+        pid, start, _, run = (folder / "owner").read_text().split()
         assert Path(run) == RUN
         assert (int(pid), int(start)) == (os.getpid(), process_start_time(os.getpid()))
 
