@@ -98,7 +98,8 @@ def test_a_paused_run_can_only_continue_unchanged(place: Place, words: tuple[str
 def test_a_run_that_runs_is_not_resumed(place: Place) -> None:
     place.live(status(pausing=None))
     done = place.hive("resume", "cartpole-1")
-    assert done.err == "error: cartpole-1 is running\n\nhint: inspect it: hive ps cartpole-1\n"
+    assert done.err.startswith("error: cartpole-1 is running")
+    assert "hive ps cartpole-1" in done.err
 
 
 @pytest.mark.parametrize("command", ["pause", "save", "stack"])

@@ -19,7 +19,7 @@ LIMIT_S = 60.0  # time limit for starting and ending processes on a busy machine
 @pytest.fixture
 def supervisor() -> Iterator[subprocess.Popen[bytes]]:
     early_start.begin(["up", "run.toml"])
-    (process,) = early_start._waiting
+    ((process, _),) = early_start._waiting
     yield process
     early_start.abandon()
 
@@ -48,8 +48,8 @@ def test_an_abandoned_supervisor_and_its_fork_server_end(supervisor: subprocess.
 
 def test_a_supervisor_ends_with_the_command_that_started_it(supervisor: subprocess.Popen[bytes]) -> None:
     server = _fork_server(supervisor.pid)
-    assert supervisor.stdin is not None
-    supervisor.stdin.close()  # as the kernel does when the command is killed
+    ((_, line),) = early_start._waiting
+    line.close()  # as the kernel does when the command is killed
     assert supervisor.wait(LIMIT_S) == 0
     _assert_ends(server)
 
@@ -59,13 +59,13 @@ def test_a_supervisor_that_has_exited_takes_no_run(supervisor: subprocess.Popen[
     supervisor.kill()
     supervisor.wait()
     _assert_ends(server)
-    assert early_start.hand_over(tmp_path, tmp_path) is None
+    assert early_start.hand_over(tmp_path, tmp_path, None) is None
 
 
 @pytest.mark.parametrize("words", [["up", "--help"], ["up", "run.toml", "--inline"], ["check", "run.toml"], []])
 def test_other_commands_start_no_supervisor(words: list[str]) -> None:
     early_start.begin(words)
-    assert early_start.hand_over(Path(), Path()) is None
+    assert early_start.hand_over(Path(), Path(), None) is None
 
 
 def test_what_starts_it_imports_neither_numpy_nor_the_records() -> None:

@@ -23,6 +23,7 @@ from hive.cores import LIMIT
 from hive.errors import ConfigError, UsageError
 from hive.monitor import StatusLine
 from hive.records import RunDirectory, Summary, read_run_facts, write_run_facts
+from hive.records.owner import give_up
 from hive.tuning import Choice, Placement
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Runs:
         self.processes: dict[int, FakeProcess] = {}
 
     def start(self, directory: RunDirectory) -> FakeProcess:
+        give_up(directory)
         seed = load_config(directory.resolved_file).run.seed
         self.log.append(f"start {seed} with {os.environ.get(LIMIT)}")
         script = [self.at_poll.get(seed, nothing), *[nothing] * self.polls.get(seed, 0)]

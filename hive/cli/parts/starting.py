@@ -217,6 +217,7 @@ def failed_start(directory: RunDirectory, error: HiveError) -> HiveError:
     if error.exit_code == ConfigError.exit_code and not any(directory.crashes.iterdir()):
         directory.remove()
         return error
+    give_up(directory)  # if it is of a run in this process
     place = put_away(directory)
     error.args = (str(error).replace(str(directory.path), str(place)),)
     error.hint = error.hint.replace(str(directory.path), str(place))
