@@ -6,7 +6,8 @@
     temperature loss = mean of -log(temperature) (log pi(a|s) + target entropy)
 
 For a discrete action (Christodoulou 2019) the critics return the values of all actions, and expectations over actions
-take the place of samples. The learned temperature is `temperature` times a factor, whose logarithm is a parameter.
+take the place of samples. The target entropy is then a share of log(allowed actions), in each row that of its own mask.
+The learned temperature is `temperature` times a factor, whose logarithm is a parameter.
 
 Box actions are scaled to -1 ... 1. Log densities and entropies are those of scaled actions, as in Stable-Baselines3.
 """
@@ -75,7 +76,7 @@ class SAC(ActorWithCritics):
 
     @property
     def target_entropy(self) -> float:
-        """The entropy, in nats, at which a learned temperature holds the policy."""
+        """The entropy, in nats, at which a learned temperature holds the policy; lower where masks forbid actions."""
         if isinstance(self.distribution, SoftChoices):
             return self.config.target_entropy_share * math.log(self.distribution.n)
         return self.config.target_entropy * math.prod(self.distribution.action_shape)
@@ -105,20 +106,24 @@ class SAC(ActorWithCritics):
         else:
             typed = SoftChoiceLoss(batch.observations, self.critic.no_grad(batch.observations), weight)
         losses: Losses = [(self.actor, self.actor.computed(typed))]
-        reported, mean = self.actor.statistics
+        reported, mean, *choices = self.actor.statistics
         if self.temperature is not None:
-            losses.append((self.temperature, self._temperature_loss(self.temperature, mean)))
+            target = self.config.target_entropy_share * choices[0] if choices else self.target_entropy
+            losses.append((self.temperature, self._temperature_loss(self.temperature, mean, target)))
         return losses, {"actor_loss": reported, "entropy": -mean, "temperature": weight}
 
-    def _temperature_loss(self, temperature: Approximation, mean: float) -> Tensor | NativePart:
-        """Return the loss of the temperature. mean: the mean log probability of the policy's actions."""
+    def _temperature_loss(self, temperature: Approximation, mean: float, target: float) -> Tensor | NativePart:
+        """Return the loss of the temperature.
+
+        mean: the mean log probability of the policy's actions. target: the mean target entropy of the rows, in nats.
+        """
         dense, log = self.actor.native.dense, cast(Temperature, temperature.model).log
         if dense is None or not log.requires_grad:
-            loss: Tensor = -temperature() * (mean + self.target_entropy)
+            loss: Tensor = -temperature() * (mean + target)
             return loss
         if self._slope is None or self._slope.flat is not dense.flat:
             self._slope = LogSlope(dense.flat, log)
-        total, slope = _native.temperature_loss(log.item(), mean, self.target_entropy)
+        total, slope = _native.temperature_loss(log.item(), mean, target)
         return NativePart(total, (), self._slope, (np.array(slope, np.float32),))
 
     def _soft_targets(self, batch: Batch) -> Tensor:
@@ -147,6 +152,7 @@ class SAC(ActorWithCritics):
         samples = isinstance(self.distribution, SoftActions)
         targets, actor = self._described_samples(weight) if samples else self._described_choices(weight)
         if slope is not None:
+            # A network with a mask computes by torch, so all actions are allowed here.
             actor.append(("temperature", {"log": slope.place, "target_entropy": self.target_entropy}))
         return self.described_kinds(memory, targets, actor, [] if slope is None else [slope.mask])
 

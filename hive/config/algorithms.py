@@ -456,7 +456,7 @@ class SACConfig(AgentConfig):
     )
     target_entropy: float = key(-1.0, "box actions: target entropy in nats, for each element, scaled to -1 ... 1")
     target_entropy_share: float = key(
-        0.98, "discrete actions: target entropy as a share of that of uniform actions", above=0, maximum=1
+        0.98, "discrete actions: target entropy as a share of log(allowed actions)", above=0, maximum=1
     )
 
 

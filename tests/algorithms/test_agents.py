@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
 sys.path.append(str(Path(__file__).parent))
@@ -201,6 +203,30 @@ def test_a_learned_temperature_falls_while_the_policy_has_more_entropy_than_it_s
     assert [group.name for group in loop.flat.groups] == ["actor", "critic"]
     assert loop.update(batch_for(loop.blueprint))["temperature"] == 0.5
     assert loop.update(batch_for(loop.blueprint))["temperature"] == 0.5
+
+
+class FewActions(gymnasium.Env[Any, int]):
+    """An environment with a mask of four actions."""
+
+    observation_space = spaces.Dict({"seen": spaces.Box(-1, 1, (2,)), "mask": spaces.MultiBinary(4)})
+    action_space = spaces.Discrete(4)  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("counts", [(1, 2, 3, 4), (2, 2), (4,)])
+def test_the_target_entropy_of_a_row_is_a_share_of_that_of_its_allowed_actions(counts: Sequence[int]) -> None:
+    loop = loop_of("sac", f"{__name__}:FewActions", env__action_mask='"mask"')
+    batch, spec = batch_for(loop.blueprint, 24), loop.blueprint.environment.observation
+    assert spec.mask is not None
+    for rows in (batch.observations, batch.next_observations):
+        rows[:, : 4 * spec.floats].view(torch.float32)[:] = torch.linspace(-1.0, 1.0, 24)[:, None]
+        allowed = torch.tensor(counts).repeat(24 // len(counts))
+        rows[:, spec.mask.offset : spec.mask.offset + 4] = torch.arange(4) < allowed[:, None]
+    loop.make(batch)
+    entropy = loop.gradient["statistics"][loop.algorithm.statistics.index("entropy")]
+    names = [field.name for field in loop.flat.parameters]
+    slopes = dict(zip(names, loop.flat.gradient_arrays(loop.gradient["gradient"]), strict=True))
+    (slope,) = (slopes[name] for name in names if name.endswith("temperature.log"))
+    assert slope.item() == pytest.approx(entropy - 0.98 * np.log(counts).mean(), rel=1e-5, abs=1e-6)
 
 
 def test_target_entropies_are_those_of_the_papers() -> None:

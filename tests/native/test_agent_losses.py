@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hive import _native
+from hive.algorithms.losses import SoftChoiceLoss
 from hive.networks.act.bounded import SquashedGaussian, clamp_log_std
 
 Floats = NDArray[np.float32]
@@ -196,6 +197,17 @@ def test_choices_are_those_of_torch(rows: int, count: int, critics: int, seed: i
     _native.soft_choice_targets(logits, values, 0.3, returns, discounts, targets)
     expected = (policy * (least - 0.3 * log_policy)).sum(-1)
     close(targets, torch.from_numpy(returns) + torch.from_numpy(discounts) * expected, scale=3.0)
+
+
+def test_both_forms_of_the_loss_report_the_greatest_entropy() -> None:
+    """Exactly log(A) where all actions are allowed, as the native rounds compute it."""
+    logits = normal(np.random.default_rng(1), 100, 7)
+    for forbidden in (0, 3):
+        logits[: 10 * forbidden, :forbidden] = -1e8
+        loss = SoftChoiceLoss(torch.empty(0), torch.zeros(2, 100, 7), 0.3)
+        found = loss(torch.from_numpy(logits)).statistics[2], loss.differentiate((logits,)).statistics[2]
+        assert found[0] == found[1]
+        assert found[0] == (pytest.approx(0.7 * math.log(7) + 0.3 * math.log(4)) if forbidden else math.log(7))
 
 
 @settings(max_examples=20)

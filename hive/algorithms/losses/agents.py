@@ -6,6 +6,7 @@ are scaled to -1 ... 1.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from hive import _native
 from hive.learning.loss import Floats, LossSlopes, LossValue
-from hive.networks.act.exploration import NoisyActions, SoftActions
+from hive.networks.act.exploration import ALLOWED, NoisyActions, SoftActions
 
 OfCritics: TypeAlias = Sequence[Floats]
 """Arrays float32 [N], or of all discrete actions [N, A], one of each critic."""
@@ -137,7 +138,7 @@ class SoftChoiceLoss:
     """Mean of the sum over discrete actions of pi(a|s) (temperature * log pi(a|s) - min Q(s, a)) (Christodoulou 2019).
 
     inputs: observations, of which the actor returns logits [N, A]. values: those of the critics, [critics, N, A].
-    statistics: loss, mean log probability.
+    statistics: loss, mean log probability, greatest entropy that the masks allow.
     """
 
     inputs: Tensor
@@ -150,7 +151,7 @@ class SoftChoiceLoss:
         log_probs = (policy * log_policy).sum(-1)
         loss = (self.temperature * log_probs - (policy * self.values.amin(0)).sum(-1)).mean()
         reported, mean = torch.stack([loss.detach(), log_probs.detach().mean()]).tolist()
-        return LossValue(loss, (reported, mean))
+        return LossValue(loss, (reported, mean, greatest_entropy(outputs.detach().numpy())))
 
     @property
     def is_native(self) -> bool:
@@ -162,7 +163,18 @@ class SoftChoiceLoss:
         (logits,) = outputs
         slopes = np.empty_like(logits)
         total, mean = _native.soft_choice_loss(logits, tuple(self.values.numpy()), self.temperature, slopes)
-        return LossSlopes(total, (total, mean), (slopes,))
+        return LossSlopes(total, (total, mean, greatest_entropy(logits)), (slopes,))
+
+
+def greatest_entropy(logits: Floats) -> float:
+    """Return the mean over rows [N, A] of log(allowed actions), the entropy of uniform actions.
+
+    Where all actions are allowed it is exactly log(A), as native rounds have it.
+    """
+    allowed = (logits > ALLOWED).sum(-1)
+    if (allowed == logits.shape[-1]).all():
+        return math.log(logits.shape[-1])
+    return float(np.log(np.maximum(allowed, 1)).mean())
 
 
 @dataclass(frozen=True, eq=False, slots=True)
