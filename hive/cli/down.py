@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from hive.records import (
     run_state,
 )
 from hive.records.owner import owner_of
+from hive.runtime.process.pidfds import has_exited, opened, send_signal
 from hive.runtime.run.control import ControlClient, control_path
 
 
@@ -67,11 +66,11 @@ def _end_by_signal(directory: RunDirectory, facts: RunFacts, now: bool) -> None:
     """End a run whose socket folder was removed by signals to its supervisor; a second one ends it at once."""
     print_to_stderr(f"the socket folder of {directory.name} is gone: ending its supervisor ({facts.pid}) by SIGTERM")
     waits = WaitReporter()
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(facts.pid, signal.SIGTERM)
-        while now and is_alive(facts):  # signals that arrive together count as one
-            os.kill(facts.pid, signal.SIGTERM)
-            time.sleep(POLL_S)
+    if (pidfd := opened(facts.pid, lambda: is_alive(facts))) is not None:
+        send_signal(pidfd, signal.SIGTERM)
+        while now and not has_exited(pidfd, POLL_S):  # signals that arrive together count as one
+            send_signal(pidfd, signal.SIGTERM)
+        os.close(pidfd)
     while is_alive(facts):
         waits.wait(lambda: "the supervisor")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
 import sys
 import textwrap
 import threading
@@ -24,6 +25,7 @@ from hive.envs.context import EnvContext
 from hive.envs.external.address import Address
 from hive.envs.external.described import space_of
 from hive.envs.external.frames import Misbehaved
+from hive.envs.external.process import Listener
 from hive.envs.external.program import Program, describe_program
 from hive.envs.make import differs_by_environment, make_environment
 from hive.envs.processes.ending import MARK
@@ -294,7 +296,17 @@ def test_spaces_are_checked_before_they_are_made(fault: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["10.0.0.1:80", "example.org:80", "127.0.0.1:0", "127.0.0.1:65536", "unix:relative", "unix:/" + 107 * "a"],
+    [
+        "10.0.0.1:80",
+        "example.org:80",
+        "127.0.0.1:0",
+        "127.0.0.1:65536",
+        "[::1]:0012345678",
+        "127.0.0.1:" + 5000 * "1",
+        "unix:relative",
+        "unix:/" + 107 * "a",
+    ],
+    ids=lambda address: address[:24],
 )
 def test_hive_connects_to_this_machine_only(address: str) -> None:
     with pytest.raises(ConfigError):
@@ -468,6 +480,24 @@ def test_a_second_program_of_the_same_index_ends_alone(tmp_path: Path) -> None:
     assert row.observations.tolist() == [[5.0, 0.0]]
     program.end(0.0)
     assert differs_by_environment(recipe), "so a video has the index of its evaluator"
+
+
+def test_a_socket_is_left_only_if_its_process_has_ended_in_whatever_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: gone.pid)  # of a container: no process has this number here
+        living = Listener()
+    killed = "import os; from hive.envs.external.process import Listener; print(Listener().address); os._exit(1)"
+    left = subprocess.run(
+        [sys.executable, "-P", "-c", killed], stdout=subprocess.PIPE, text=True, check=False
+    ).stdout.strip()
+    other = Listener()
+    paths = [Path(address.removeprefix("unix:")) for address in (living.address, left, other.address)]
+    assert [path.exists() for path in paths] == [True, False, True]
+    living.close()
+    other.close()
+    assert not any(path.parent.exists() for path in paths)
 
 
 def test_a_flood_of_output_is_bounded(tmp_path: Path) -> None:

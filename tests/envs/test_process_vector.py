@@ -19,7 +19,7 @@ from simulation.environments import LIMITS, World, run
 from hive.config import EnvConfig
 from hive.envs import EnvContext, Failure, Household, ProcessVector, StepRow, Watcher, configured_spec, process_vector
 from hive.envs.configured import configured_vector, recipe_of
-from hive.envs.processes.ending import new_mark
+from hive.envs.processes.ending import MARK, end_processes, new_mark
 from hive.envs.processes.environment_process import execute
 from hive.envs.processes.output import Output
 from hive.envs.processes.supervised import DELAY_S, MAX_DELAY_S
@@ -195,6 +195,20 @@ def test_a_process_that_it_has_left_in_a_session_of_its_own_is_gone_before_it_co
     runs.append(run)
     check_seam(run.until_back(), run)
     assert state_of(int(path.read_text())) in ("", "Z")
+
+
+def test_the_number_of_a_process_that_was_reaped_is_another_process() -> None:
+    mark, sleep = new_mark(0, 0), ["sleep", "600"]
+    leave = f"import subprocess; print(subprocess.Popen({sleep}, start_new_session=True).pid)"
+    command, variables = [sys.executable, "-P", "-c", leave], {**os.environ, MARK: mark}
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE) as lost, subprocess.Popen(sleep) as bystander:
+        assert lost.stdout is not None
+        left = int(lost.stdout.readline())
+        lost.wait()
+        lost.pid = bystander.pid  # the kernel gives a number again that was reaped
+        end_processes(lost, mark)
+        assert (state_of(left) in ("", "Z"), bystander.poll()) == (True, None)
+        bystander.kill()
 
 
 @FULL

@@ -11,6 +11,7 @@ from hive.errors import ConfigError
 LOCALHOST = "127.0.0.1"
 UNIX = "unix:"
 MOST_PATH = 107  # bytes of a Unix socket's path, of Linux
+PORT_DIGITS = 5
 
 
 class Address:
@@ -34,7 +35,7 @@ class Address:
             local = False
         if not local:
             raise _refused(text, "hive connects to programs of this machine only")
-        if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 1 << 16):
+        if not (port.isascii() and port.isdigit() and len(port) <= PORT_DIGITS and 0 < int(port) < 1 << 16):
             raise _refused(text, "a port is a number from 1 to 65535")
         self._family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._to = (host, int(port))

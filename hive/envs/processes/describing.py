@@ -75,8 +75,7 @@ def read_apart(recipe: Recipe, limit_s: float, context: EnvContext) -> Environme
         found = result_of(process, end, limit_s)
         late = process.poll() is None and found is None
     finally:
-        end_processes(process.pid, mark, process.poll)
-        process.wait()  # at once, but for threads that are still exiting
+        end_processes(process, mark)
         os.close(end)
     if text := output.tail():
         sys.stderr.write(f"{text}\n")

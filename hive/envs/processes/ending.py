@@ -10,13 +10,14 @@ import contextlib
 import os
 import secrets
 import signal
+import subprocess
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from hive.errors import EnvironmentFailed
+from hive.runtime.process.pidfds import has_exited, open_marked, opened, send_signal
 from hive.runtime.process.spawning import MARK as RUN_MARK
-from hive.runtime.process.user_code.companion import state_of
 from hive.runtime.process.user_code.throwaway import children
 
 MARK = "HIVE_ENV_MARK"
@@ -48,41 +49,67 @@ def tree_of(pid: int) -> set[int]:
     return found
 
 
-def marked(mark: str) -> set[int]:
-    """Return the other processes whose mark begins with `mark`."""
-    beginning, found = f"{MARK}={mark}".encode(), set[int]()
-    for name in os.listdir("/proc"):
-        with contextlib.suppress(OSError):  # it has exited, or belongs to another user
-            if name.isdigit() and any(
-                line.startswith(beginning) for line in Path("/proc", name, "environ").read_bytes().split(b"\0")
-            ):
-                found.add(int(name))
-    return found - {os.getpid()}
+def end_processes(process: subprocess.Popen[bytes] | None, mark: str) -> None:
+    """Kill and reap a process, and kill all that it has started and all with the mark; wait until none of them is left.
 
-
-def end_processes(pid: int | None, mark: str, reap: Callable[[], object] = lambda: None) -> None:
-    """Kill a process, all that it has started, and all with the mark, and wait until none of them is left.
-
-    pid: None if there is none besides those with the mark. reap: takes the exit status of children of this process; it
-    is called until they are gone. Raises EnvironmentFailed for a process that cannot be killed.
+    process: None if there is none besides those with the mark. One that was reaped has no number any more: what it has
+    left is found by the mark. Raises EnvironmentFailed for a process that cannot be killed.
     """
     limit = time.monotonic() + ENDING_S
-    known = set() if pid is None else {pid}
-    while True:
-        for one in list(known):
-            known |= tree_of(one)
-        known |= marked(mark)
-        left = {one for one in known if state_of(one) not in ("", "Z", "X")}
-        for one in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(one, signal.SIGKILL)
-        reap()
-        if not left:
-            return
-        if time.monotonic() > limit:
-            listed = ", ".join(map(str, sorted(left)))
-            raise EnvironmentFailed(f"processes of an environment cannot be killed: {listed}", permanent=True)
-        time.sleep(POLL_S)
+    held = dict[int, int]()  # pidfd -> pid, of the processes that have not exited
+    try:
+        if process is not None and process.returncode is None:
+            held[os.pidfd_open(process.pid)] = process.pid
+        while True:
+            _drop_exited(held)
+            _hold_marked(held, mark)
+            _hold_descendants(held)
+            if not held:
+                break
+            for pidfd in held:
+                send_signal(pidfd, signal.SIGKILL)
+            if time.monotonic() > limit:
+                listed = ", ".join(map(str, sorted(held.values())))
+                raise EnvironmentFailed(f"processes of an environment cannot be killed: {listed}", permanent=True)
+            has_exited(next(iter(held)), POLL_S)
+    finally:
+        for pidfd in held:
+            os.close(pidfd)
+    if process is not None:
+        process.wait()
+
+
+def _hold_marked(held: dict[int, int], mark: str) -> None:
+    beginning = f"{MARK}={mark}".encode()
+    for pid, pidfd in open_marked(lambda variable: variable.startswith(beginning)):
+        if pid in held.values():
+            os.close(pidfd)
+        else:
+            held[pidfd] = pid
+
+
+def _hold_descendants(held: dict[int, int]) -> None:
+    parents = list(held.items())
+    while parents:
+        parent, pid = parents.pop()
+        for child in children(pid) - set(held.values()):
+            # The parent still runs, so its number is its own, and what is listed there are its children.
+            pidfd = opened(child, partial(_is_child, child, pid))
+            if pidfd is not None and has_exited(parent):
+                os.close(pidfd)
+            elif pidfd is not None:
+                held[pidfd] = child
+                parents.append((pidfd, child))
+
+
+def _is_child(child: int, pid: int) -> bool:
+    return child in children(pid)
+
+
+def _drop_exited(held: dict[int, int]) -> None:
+    for pidfd in [one for one in held if has_exited(one)]:
+        del held[pidfd]
+        os.close(pidfd)
 
 
 def resident_bytes(pid: int) -> int:

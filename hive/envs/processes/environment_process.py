@@ -156,8 +156,7 @@ class EnvironmentProcess:
             if limit_s > 0:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(limit_s)
-            end_processes(self._process.pid, self._mark, self._process.poll)
-            self._process.wait()  # at once, but for threads that are still exiting
+            end_processes(self._process, self._mark)
             os.close(self._errors)
             self._process, self._open = None, False
         if self._output is not None:

@@ -36,11 +36,14 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from hive.errors import HiveError
+from hive.records import process_start_time
 from hive.runtime.process.output import redirect_output
+from hive.runtime.process.pidfds import open_marked, send_signal
 from hive.runtime.process.process_main import host
 from hive.runtime.process.spawning import MARK, OUTPUT, is_supervisor
 from hive.runtime.process.stacks import listen_for_stacks
@@ -130,7 +133,7 @@ class _Server:
         self.build: Build | None = None
         self.topology: Topology | None = None
         self.plan: Plan | None = None
-        self.groups: list[int] = []  # process groups of the forked actors
+        self.groups: dict[int, int] = {}  # process groups of the forked actors, with the start times of their leaders
 
     def serve(self) -> None:
         """Serve requests until the supervisor closes the connection, then kill the actors and clean up."""
@@ -139,7 +142,7 @@ class _Server:
                 if isinstance(request, Build):
                     self._build(request)
                 elif isinstance(request, Adopt):
-                    self.groups.extend(request.pids)
+                    self._add_groups(request.pids)
                 elif isinstance(request, Fork):
                     self._fork(request)
         except OSError:
@@ -178,7 +181,8 @@ class _Server:
         except OSError as error:
             send(self.connection, NotForked(request.process, request.incarnation, error.strerror or str(error)))
             return
-        self.groups = [pid, *(group for group in self.groups if _exists(group))]
+        self.groups = {group: began for group, began in self.groups.items() if _exists(group)}
+        self._add_groups([pid])
         send(self.connection, Forked(request.process, request.incarnation, pid))
 
     def _fork_twice(self, request: Fork) -> int:
@@ -243,12 +247,19 @@ class _Server:
         finally:
             _leave(code)
 
+    def _add_groups(self, pids: Sequence[int]) -> None:
+        began = {pid: process_start_time(pid) for pid in pids}
+        self.groups.update({pid: ticks for pid, ticks in began.items() if ticks is not None})
+
     def _sweep(self) -> None:
-        for group in self.groups:
-            _kill_group(group)
-        for pid in _marked(os.environ.get(MARK, "")):  # what user code started in sessions of its own
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        for group, began in self.groups.items():
+            if process_start_time(group) in (began, None):  # otherwise the number of the leader has been given again
+                _kill_group(group)
+        mark = f"{MARK}={os.environ.get(MARK, '')}".encode()
+        for pid, pidfd in open_marked(mark.__eq__):  # what user code started in sessions of its own
+            if not is_supervisor(pid):
+                send_signal(pidfd, signal.SIGKILL)
+            os.close(pidfd)
         if self.build is not None:
             shutil.rmtree(self.build.socket_folder, ignore_errors=True)
 
@@ -263,16 +274,6 @@ def _leave(code: int) -> NoReturn:
 
 def _exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
-
-
-def _marked(value: str) -> list[int]:
-    """Return the other processes with this mark of a supervisor in their environment, without supervisors of runs."""
-    mark, found = f"{MARK}={value}".encode(), []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):  # it has exited, or belongs to another user
-            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    return [pid for pid in found if pid != os.getpid() and not is_supervisor(pid)]
 
 
 def _kill_group(group: int) -> None:

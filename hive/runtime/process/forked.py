@@ -22,6 +22,7 @@ from pathlib import Path
 from hive.config import START_LIMIT_S
 from hive.errors import ActorFailed, HiveError
 from hive.runtime.process.fork_server import REPLIES, Adopt, Build, BuildFailed, Built, Fork, Forked, NotForked
+from hive.runtime.process.pidfds import opened
 from hive.runtime.process.processes import Exit, OnExit, StartLost
 from hive.runtime.process.spawning import OUTPUT, ForkServer, is_supervisor, start_fork_server
 from hive.runtime.process.stacks import read_stacks
@@ -299,7 +300,9 @@ class ForkedProcesses:
     # --- reaping
 
     def _watch_pid(self, pid: int) -> None:
-        fd = os.pidfd_open(pid)
+        fd = opened(pid, lambda: pid in _children())
+        if fd is None:
+            raise ProcessLookupError(pid)
         self.pidfds[pid] = fd
         asyncio.get_running_loop().add_reader(fd, self._ended, pid)
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from hive.runtime.process.pidfds import opened, send_signal
 from hive.runtime.process.user_code.throwaway import children
 
 THREADS_SIGNAL = signal.SIGUSR2
@@ -85,15 +86,16 @@ def _calls(waiting: Any) -> list[str]:
 async def read_stacks(folder: Path, pids: Mapping[str, int]) -> dict[str, str]:
     """Return process -> its stacks, innermost call first, or "" if it did not answer within WAIT_S seconds."""
     before = {process: _size(stacks_file(folder, process)) for process in pids}
-    for process, pid in pids.items():
-        for companion, name in companions(pid).items():
-            await _add_companion(stacks_file(folder, process), companion, name)
-    for pid in pids.values():
-        try:
-            os.kill(pid, THREADS_SIGNAL)
-            os.kill(pid, TASKS_SIGNAL)
-        except ProcessLookupError:
-            pass
+    with contextlib.ExitStack() as open_now:
+        held = {process: pidfd for process, pid in pids.items() if (pidfd := opened(pid)) is not None}
+        for pidfd in held.values():
+            open_now.callback(os.close, pidfd)
+        for process in held:
+            for companion, name in companions(pids[process]).items():
+                await _add_companion(stacks_file(folder, process), companion, name)
+        for pidfd in held.values():
+            send_signal(pidfd, THREADS_SIGNAL)
+            send_signal(pidfd, TASKS_SIGNAL)
     found, polls_left = dict.fromkeys(pids, ""), round(TASKS_S / POLL_S)
     for _ in range(round(WAIT_S / POLL_S)):
         await asyncio.sleep(POLL_S)
@@ -108,23 +110,30 @@ async def read_stacks(folder: Path, pids: Mapping[str, int]) -> dict[str, str]:
 
 def companions(pid: int) -> dict[int, str]:
     """Return the companions of an actor's process by pid, with their names, such as `helper-1`."""
-    found = {}
-    for child in sorted(children(pid)):
-        with contextlib.suppress(OSError):  # it has exited
-            name = Path(f"/proc/{child}/comm").read_text().strip()
-            if name.startswith(OWN):
-                found[child] = name.removeprefix(OWN)
-    return found
+    return {child: name for child in sorted(children(pid)) if (name := companion_name(child))}
+
+
+def companion_name(pid: int) -> str:
+    """Return the name of a companion, such as `helper-1`; "" for other processes."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:  # it has exited
+        return ""
+    return name.removeprefix(OWN) if name.startswith(OWN) else ""
 
 
 async def _add_companion(path: Path, pid: int, name: str) -> None:
     """Let a companion of a process, which has inherited its file, write its stacks there, below its name."""
+    if (pidfd := opened(pid, lambda: companion_name(pid) == name)) is None:  # it has exited
+        return
     try:
         with path.open("a") as file:
             file.write(f"{name} (pid {pid}):\n")
-        os.kill(pid, THREADS_SIGNAL)
-    except OSError:  # it has exited
+        send_signal(pidfd, THREADS_SIGNAL)
+    except OSError:
         return
+    finally:
+        os.close(pidfd)
     await asyncio.sleep(POLL_S)
 
 

@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def refusal(lines: tuple[socket.socket, socket.socket]) -> str:
         answer = receive(ours, REPLIES)
         assert isinstance(answer, NotForked)
         assert (answer.process, answer.incarnation) == ("collector-0", 3)
-    assert (descriptors(), server.groups) == (before, [])
+    assert (descriptors(), server.groups) == (before, {})
     return answer.text
 
 
@@ -85,3 +86,15 @@ def test_no_descriptor_is_left_for_the_pipe(
 
     monkeypatch.setattr(os, "pipe", pipe)
     assert refusal(lines) == "Too many open files"
+
+
+def test_a_number_that_the_kernel_has_given_again_is_not_swept(lines: tuple[socket.socket, socket.socket]) -> None:
+    server = _Server(lines[1])
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as bystander:
+        server._add_groups([bystander.pid])
+        server.groups[bystander.pid] -= 1  # one clock tick earlier an actor had this number
+        server._sweep()
+        assert bystander.poll() is None
+        server._add_groups([bystander.pid])
+        server._sweep()
+        assert bystander.wait(20) == -signal.SIGKILL
