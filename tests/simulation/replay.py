@@ -40,6 +40,7 @@ from hive.schemes.trainer import assemble
 from hive.training import Blueprint, ReplayWorkerActor
 from hive.training.messages import CheckpointDue, ReplayFloor, ReplayLedger, ReplayRows
 from hive.training.record.pinned_blocks import held_block, next_due
+from hive.training.replay_floor import write_floor
 from hive.training.update.learner import Count
 from hive.training.update.replay_blueprint import ReplayBlueprint
 from hive.training.update.replay_memory import DrawnRows, ReplayMemory
@@ -440,7 +441,7 @@ class _Recorder(SilentRecorder):
         floor = size.first_rows(written)
         for source, end in enumerate(written.tolist()):
             for row in range(floor[source], end):
-                self.floor.memory.view(np.int64)[:] = due.ledger, *floor
+                write_floor(self.floor.memory.view(np.int64), due.ledger, floor)
                 await asyncio.sleep(world.chance.random() * SLOW_ROW_S)
                 world.save(source, row, {name: array[source, row % size.rows] for name, array in arrays.items()})
                 floor[source] = row + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -29,6 +29,7 @@ from hive.experience import (
 )
 from hive.networks import aligned_block
 from hive.runtime import Layout
+from hive.training.replay_floor import clear_floor, read_floor, write_floor
 from hive.training.update.learner import Count
 from hive.training.update.replay_memory import (
     DrawnRows,
@@ -440,3 +441,29 @@ def test_each_rollout_is_in_the_statistics_once_also_if_it_is_admitted_again() -
     seen = np.concatenate([one.observations[:-1][one.valid != 0] for one in counted]).astype(np.float64)
     assert len(counted) < 6
     assert learner.before["observed"] == pytest.approx([len(seen), seen.mean(), ((seen - seen.mean()) ** 2).sum()])
+
+
+class Interrupted:
+    """Words of which another process sees a few: it looks after each assignment to them, or writes before each look."""
+
+    def __init__(self, words: np.ndarray[Any, Any], other: Callable[[], object]) -> None:
+        self.words, self.other = words, other
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.words[key] = value
+        self.other()
+
+    def __getitem__(self, key: Any) -> Any:
+        self.other()
+        return self.words[key]
+
+
+def test_the_floor_of_a_checkpoint_is_never_that_of_another_one() -> None:
+    words, seen = np.zeros(3, np.int64), list[Any]()
+    write_floor(words, 7, [500, 600])  # all of the checkpoint before was written
+    write_floor(cast(Any, Interrupted(words, lambda: seen.append(read_floor(words, 8)))), 8, [100, 200])
+    assert seen == [None, [100, 200]]
+    steps = iter([lambda: None, lambda: write_floor(words, 9, [300, 400]), lambda: None])
+    assert read_floor(cast(Any, Interrupted(words, lambda: next(steps)())), 8) is None
+    clear_floor(words)
+    assert read_floor(words, 9) is None, "the attempt failed, and the next one has the same ledger"

@@ -83,6 +83,7 @@ from hive.training.record.best_policy import BestPolicy, best_by
 from hive.training.record.episode_list import EpisodeList
 from hive.training.record.health import Health, HealthFacts
 from hive.training.record.pinned_blocks import held_block, next_due
+from hive.training.replay_floor import clear_floor, write_floor
 from hive.training.run_start import round_shape, rounds_at, schedule_start
 from hive.training.update.learner import RETURNS_KEPT, Count, mean_return
 
@@ -349,6 +350,8 @@ class Recorder(Actor):
             try:
                 return await self._write_checkpoint(due, ended)
             finally:
+                if self.floor.connected:
+                    clear_floor(self.floor.memory.view(np.int64))
                 self._unpin()
 
     def _kept(self) -> int:
@@ -393,7 +396,7 @@ class Recorder(Actor):
                 rows = self._rows(parts["replay_ledger"], ended)
             writing = writing_checkpoint(root, due.turn, tensors=tensors, parts=parts, state=state, replay=rows)
             for floor in writing:
-                self.floor.memory.view(np.int64)[:] = (due.ledger, *floor)
+                write_floor(self.floor.memory.view(np.int64), due.ledger, floor)
                 await asyncio.sleep(0)  # metrics of a busy run do not wait for gigabytes
             if due.by_hand:
                 keep_until_pruned(root / name)

@@ -27,6 +27,7 @@ from hive.runtime import WAIT_OUT, CachedViews, Publication, SharedIn, SharedOut
 from hive.runtime.memory.segments import Arrays
 from hive.training.blueprint import Blueprint
 from hive.training.messages import ReplayFloor, ReplayLedger, ReplayPlan, ReplayRows, RolloutReady
+from hive.training.replay_floor import read_floor
 from hive.training.run_start import write_first_ledger
 from hive.training.update.learner import Count
 from hive.training.update.learner_actor import SAVE_AGAIN_S, LearnerActor
@@ -202,8 +203,9 @@ class ReplayLearnerActor(LearnerActor):
             return ()
         if self.held is None:  # held by the learner's predecessor
             return [0] * self.size.sources
-        ledger, *first = self.floor.memory.view(np.int64).tolist()
-        return first if ledger == self.held[0] else self.held[1]
+        ledger, first_held = self.held
+        first = read_floor(self.floor.memory.view(np.int64), ledger)
+        return first_held if first is None else first
 
     def _draw(self) -> None:
         """Draw the plans of the gradients that are made on this version."""
