@@ -48,7 +48,7 @@ from hive.records.checkpoints.resume_point import earlier_wall_s, read_resume_po
 from hive.records.crash import write_crash
 from hive.records.directory import RunDirectory, home_folder
 from hive.records.documents import JSON, read_document, read_object
-from hive.records.jsonl import JsonlWriter, read_jsonl
+from hive.records.jsonl import JsonlWriter, read_jsonl, read_overview
 from hive.records.logs import merge_logs, open_log
 from hive.records.nan_dumps import read_nan_dump, write_nan_dump
 from hive.records.runs import (
@@ -106,6 +106,7 @@ __all__ = [
     "read_jsonl",
     "read_nan_dump",
     "read_object",
+    "read_overview",
     "read_resume_point",
     "read_run_facts",
     "remove_folder",

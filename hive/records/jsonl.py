@@ -12,14 +12,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hive.records.documents import failure, is_json_number, json_text, parse_object
+from hive.records.regular import open_regular
 from hive.records.tail import LINE_BYTES, Tail
 
 # Bytes of the first read of a tail, in which most tails (a hundred lines) fit.
 TAIL_BYTES = 1 << 16
 
+
+SPLIT_BYTES = 4 << 20  # bytes at the end of a file that are split first: an hour of metrics
+SETTLED_LINES = 1000
+
+# A line of metrics has 900 bytes, so that a run of a month writes 2.4 GB. Where an overview is enough, a file of more
+# than some 20 hours is not read as a whole.
+OVERVIEW_BYTES = 64 << 20
+OVERVIEW_LINES = 10_000  # read in a second
+OVERVIEW_PIECE_BYTES = 1 << 14
+OVERVIEW_TAIL_BYTES = 2 << 20
 
 # Keys that readers rely on in every file of lines. "t" is in seconds since 1970.
 NUMBERS = ("t", "steps", "updates", "seconds", "episodes")
@@ -109,30 +120,64 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
 
     Raises RecordError if the file exists and cannot be read.
     """
-    yield from (value for _, value in _raw_and_parsed(path))
+    yield from (value for _, value in _raw_and_parsed(Tail(path)))
 
 
-def split_lines(path: Path, keep: Callable[[Mapping[str, Any]], bool]) -> tuple[bytes, bytes]:
-    """Return the lines of a file for which `keep` is true, and the others, byte for byte, without invalid ones.
+class Split(NamedTuple):
+    """Where a file of lines was split: its first `start` bytes and then `kept` are kept, `rest` is not."""
 
-    Raises RecordError.
+    start: int
+    kept: bytes
+    rest: bytes
+
+
+def split_lines(path: Path, keep: Callable[[Mapping[str, Any]], bool]) -> Split:
+    """Split a file by whether `keep` is true of a line, byte for byte, without invalid lines.
+
+    It is read from its end back to SETTLED_LINES lines in a row that are kept: lines have nearly the order of their
+    steps. Raises RecordError.
     """
-    kept: list[bytes] = []
-    rest: list[bytes] = []
-    for raw, value in _raw_and_parsed(path):
-        (kept if keep(value) else rest).append(raw)
-    return b"".join(kept), b"".join(rest)
+    span = SPLIT_BYTES
+    while True:
+        tail = Tail(path, span)
+        lines = [(raw, keep(value)) for raw, value in _raw_and_parsed(tail)]
+        kept_first = next((number for number, (_, kept) in enumerate(lines) if not kept), len(lines))
+        if tail.began == 0 or kept_first >= SETTLED_LINES:
+            parts = (b"".join(raw for raw, kept in lines if kept is which) for which in (True, False))
+            return Split(tail.began, *parts)
+        span *= 4
 
 
-def _raw_and_parsed(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def read_overview(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file as `read_jsonl` does; of a large file, OVERVIEW_LINES at equal distances and its end.
+
+    Raises RecordError if the file exists and cannot be read.
+    """
     try:
-        for line in Tail(path).read():
+        with open_regular(path) as file:
+            end = os.fstat(file.fileno()).st_size - OVERVIEW_TAIL_BYTES
+            for number in range(OVERVIEW_LINES if end > OVERVIEW_BYTES else 0):
+                _, *lines = os.pread(file.fileno(), OVERVIEW_PIECE_BYTES, end * number // OVERVIEW_LINES).split(b"\n")
+                if len(lines) > 1 and (value := parse_line(lines[0])) is not None:
+                    yield value
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise failure("read", path, error) from error
+    yield from (
+        value for _, value in _raw_and_parsed(Tail(path, OVERVIEW_TAIL_BYTES if end > OVERVIEW_BYTES else None))
+    )
+
+
+def _raw_and_parsed(tail: Tail) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    try:
+        for line in tail.read():
             if (value := parse_line(line)) is not None:
                 yield line + b"\n", value
     except FileNotFoundError:
         return
     except OSError as error:
-        raise failure("read", path, error) from error
+        raise failure("read", tail.path, error) from error
 
 
 def tail_jsonl(path: Path, n: int) -> list[dict[str, Any]]:

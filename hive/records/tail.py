@@ -27,6 +27,7 @@ class Tail:
         self.path = path
         self.back = back
         self.position = 0  # offset of the next line
+        self.began = 0  # offset of the first line of the last call
         self.inode = 0  # 0: the file was never opened
         self.restarted = False
         self.in_long_line = False
@@ -46,6 +47,7 @@ class Tail:
             raise
         with file:
             self._find_position(file.fileno())
+            self.began = self.position
             yield from self._complete_lines(file.fileno())
 
     def skip(self) -> None:

@@ -12,7 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hive.errors import RecordError
-from hive.records.jsonl import LINE_BYTES, TAIL_BYTES, JsonlWriter, last_lines, read_jsonl, tail_jsonl
+from hive.records import jsonl
+from hive.records.jsonl import (
+    LINE_BYTES,
+    TAIL_BYTES,
+    JsonlWriter,
+    last_lines,
+    read_jsonl,
+    read_overview,
+    split_lines,
+    tail_jsonl,
+)
 
 
 @contextmanager
@@ -192,3 +202,34 @@ def test_a_file_that_is_removed_is_begun_anew_once_its_folder_is_there(tmp_path:
     writer.close()
     assert list(read_jsonl(path)) == [{"i": 2}]
     assert list(read_jsonl(tmp_path / "gone" / "a.jsonl")) == [{"i": 0}, {"i": 1}]
+
+
+@pytest.mark.parametrize("after", [0, 1, 700, 2000])
+def test_a_large_file_is_split_from_its_end(after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"SPLIT_BYTES": 2000, "SETTLED_LINES": 20}.items():
+        monkeypatch.setattr(jsonl, name, value)
+    path, lines = tmp_path / "metrics.jsonl", JsonlWriter(tmp_path / "metrics.jsonl")
+    lines.write_all({"updates": n - 5 * (n % 7 == 0)} for n in range(2000))  # every seventh line is an evaluation
+    lines.close()
+    last, text = 1999 - after, path.read_bytes().splitlines(keepends=True)
+    split = split_lines(path, lambda line: line["updates"] <= last)
+    kept = [n for n in range(2000) if n - 5 * (n % 7 == 0) <= last]
+    assert path.read_bytes()[: split.start] + split.kept == b"".join(text[n] for n in kept)
+    assert split.rest == b"".join(text[n] for n in range(2000) if n not in kept)
+    assert after > 1000 or split.start > 2000, "its beginning is not read"
+
+
+def test_of_a_large_file_an_overview_and_its_end_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"OVERVIEW_BYTES": 4096, "OVERVIEW_TAIL_BYTES": 500, "OVERVIEW_LINES": 10, "OVERVIEW_PIECE_BYTES": 60}
+    path, lines = tmp_path / "metrics.jsonl", JsonlWriter(tmp_path / "metrics.jsonl")
+    lines.write_all({"updates": 1000 + n} for n in range(1000))
+    lines.close()
+    whole = list(read_overview(path))
+    for name, value in small.items():
+        monkeypatch.setattr(jsonl, name, value)
+    found = list(read_overview(path))
+    assert whole == list(read_jsonl(path))
+    assert found == sorted(found, key=lambda line: int(line["updates"]))
+    assert found[-20:] == whole[-20:]
+    assert [line["updates"] for line in found[:3]] == [1001, 1098, 1195]
+    assert list(read_overview(tmp_path / "none")) == []

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from hive.errors import RecordError
-from hive.records import Files, JsonlWriter, RunDirectory, list_checkpoints, replace_best, write_checkpoint
+from hive.records import Files, JsonlWriter, RunDirectory, jsonl, list_checkpoints, replace_best, write_checkpoint
 from hive.records.checkpoints.set_aside import Origin, finish_set_aside, is_cut, set_aside, sets_aside
+from hive.records.jsonl import split_lines
 
 ORIGIN = Origin(100, 100, 1000)
 NOW = 1.75e9
@@ -222,3 +223,19 @@ def test_lines_alone_are_cut_without_a_copy_unless_asked_for(original: Path, tmp
     assert set_aside(run, newest, best=False) is None
     assert updates(run.metrics_file) == [100, 150]
     assert sets_aside(run) == []
+
+
+def test_of_many_lines_those_at_the_end_are_cut(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonl, "SPLIT_BYTES", 5000)
+    monkeypatch.setattr(jsonl, "SETTLED_LINES", 20)
+    run = copy_of(original, tmp_path)
+    lines = JsonlWriter(run.metrics_file)
+    lines.write_all({"updates": number // 1000} for number in range(100_000))
+    lines.write_all({"updates": updates} for updates in (90, 130, 95, 140))
+    lines.close()
+    before = updates(run.metrics_file)
+    assert split_lines(run.metrics_file, ORIGIN.keeps).start > 500_000
+    set_aside(run, ORIGIN, best=False, wall=lambda: NOW)
+    assert updates(run.metrics_file) == [*before[:-4], 90, 95]

@@ -16,6 +16,7 @@ second for a folder without `CUT`, which a killed process has left; until then t
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from hive.records.atomic import (
     FILES,
     FileFacts,
     Files,
+    atomic_file,
     atomic_folder,
     read_listing,
     remove_folder,
@@ -38,8 +40,8 @@ from hive.records.atomic import (
 from hive.records.checkpoints.folders import Checkpoint, checkpoint_folders
 from hive.records.directory import RunDirectory
 from hive.records.documents import json_text, read_document
-from hive.records.jsonl import split_lines
-from hive.records.regular import read_regular
+from hive.records.jsonl import Split, split_lines
+from hive.records.regular import open_regular, read_regular
 
 PREFIX = "ahead-"
 ORIGIN = "from.json"
@@ -90,14 +92,11 @@ def set_aside(
         if leftover.name.startswith(f".{PREFIX}"):
             files.remove(leftover)
     newer = {folder.name: _newer(folder, origin) for folder in (run.checkpoints, *([run.best] if best else ()))}
-    kept, rest = {}, {}
-    for path in _line_files(run):
-        kept[path], lines = split_lines(path, origin.keeps)
-        if lines:
-            rest[path.name] = lines
+    splits = {path: split_lines(path, origin.keeps) for path in _line_files(run)}
+    rest = {path.name: split.rest for path, split in splits.items() if split.rest}
     if not any(newer.values()) and not (best and rest):
-        for path, lines in kept.items():
-            write_bytes(path, lines, files)
+        for path, split in splits.items():
+            _keep_lines(path, split, files)
         return None
     folder = _free(run, wall())
     _copy(run, folder, origin, newer, rest, files)
@@ -143,13 +142,28 @@ def finish_set_aside(run: RunDirectory, files: Files = FILES) -> list[Path]:
 def _cut(run: RunDirectory, folder: Path, origin: Origin, files: Files) -> None:
     """Cut the lines after `origin` and remove the originals of what `folder` holds."""
     for path in _line_files(run):
-        write_bytes(path, split_lines(path, origin.keeps)[0], files)
+        _keep_lines(path, split_lines(path, origin.keeps), files)
     for root in (run.checkpoints, run.best):
         for copy in reversed(_checkpoints_in(folder / root.name)):
             original = root / copy.name
             if original.is_dir() and _listing(original) == _listing(copy):  # otherwise it is another one
                 remove_folder(original, files)
     write_mark(folder, CUT, files)
+
+
+def _keep_lines(path: Path, split: Split, files: Files) -> None:
+    """Remove the `rest` of a file of lines, atomically; its start may have gigabytes. Raises RecordError."""
+    if not split.rest:
+        return
+    if split.start == 0:
+        write_bytes(path, split.kept, files)
+        return
+    with atomic_file(path, files) as temporary, open_regular(path) as source, temporary.open("xb") as target:
+        left = split.start
+        while left and (copied := os.sendfile(target.fileno(), source.fileno(), split.start - left, left)):
+            left -= copied
+        target.seek(0, os.SEEK_END)
+        target.write(split.kept)
 
 
 def _line_files(run: RunDirectory) -> list[Path]:

@@ -1,8 +1,9 @@
 """The recorder writes metrics and evaluations as they arrive, checkpoints when they are due, and one at the end.
 
 It also judges each line of metrics (hive.training.record.health) and logs the warnings that begin and end. A recorder
-that is restarted judges the lines that it finds again, and logs what differs from the event log. Lines also get the
-numbers of failures of environments that processes step, from the files of their collectors (hive.records.environments).
+that is restarted judges the lines that it finds again (of a run of days, some thousands of them), and logs what differs
+from the event log. Lines also get the numbers of failures of environments that processes step, from the files of their
+collectors (hive.records.environments).
 
 The learner pins the blocks of a checkpoint for the recorder, so they do not change while it writes and training
 continues. In runs without an evaluator it also sends weights that may be the best policy. The recorder is stopped after
@@ -37,6 +38,7 @@ from hive.records import (
     keep_until_pruned,
     list_checkpoints,
     read_jsonl,
+    read_overview,
     remove_unfinished,
     retain,
     writing_checkpoint,
@@ -139,7 +141,7 @@ class Recorder(Actor):
 
     async def setup(self) -> None:
         """Judge the metrics of earlier incarnations and of the run that is resumed."""
-        for line in read_jsonl(self.directory.metrics_file):
+        for line in read_overview(self.directory.metrics_file):
             if {"steps", "updates", "seconds"} <= line.keys():  # else the line is damaged
                 self.judged_steps = line["steps"]
                 self.health.judge(self.judged_steps, line["updates"], line["seconds"], line)
