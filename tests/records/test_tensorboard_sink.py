@@ -23,6 +23,14 @@ def test_tensorboard_writes_finite_scalars_over_steps(tmp_path: Path) -> None:
     assert scalars == [(1536, "learner/loss", 0.5)]
 
 
+def test_a_resumed_run_drops_what_is_beyond_its_checkpoint(tmp_path: Path) -> None:
+    sink = TensorBoardSink(tmp_path / "tensorboard", begins=1000)
+    sink.write(RECORD)
+    sink.close()
+    starts = [event.step for event in events_in(tmp_path) if event.session_log.status == event.session_log.START]
+    assert starts == [1000]
+
+
 def events_in(folder: Path) -> list[Any]:
     from tensorboardX.proto.event_pb2 import Event
 

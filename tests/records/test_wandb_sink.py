@@ -63,8 +63,8 @@ class FakeWandb(ModuleType):
 def wandb(monkeypatch: pytest.MonkeyPatch) -> FakeWandb:
     fake = FakeWandb()
     monkeypatch.setitem(sys.modules, "wandb", fake)
-    for name in ("WANDB_MODE", "WANDB_PROJECT", "WANDB_ERROR_REPORTING"):
-        monkeypatch.setenv(name, "")
+    for name in ("MODE", "PROJECT", "ERROR_REPORTING", "RUN_ID", "SWEEP_ID", "NAME"):
+        monkeypatch.setenv(f"WANDB_{name}", "")
     return fake
 
 
@@ -84,6 +84,31 @@ def test_the_user_chooses_mode_and_project(tmp_path: Path, wandb: FakeWandb, mon
     monkeypatch.setenv("WANDB_PROJECT", "robots")
     WandbSink(tmp_path)
     assert (wandb.starts[0]["mode"], wandb.starts[0]["project"], wandb.reporting) == ("online", "robots", "")
+
+
+def test_a_run_of_an_agent_has_its_id_and_is_online(
+    tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`wandb agent` sets these two, and waits for that run in the project of the sweep."""
+    monkeypatch.setenv("WANDB_SWEEP_ID", "s1")
+    monkeypatch.setenv("WANDB_RUN_ID", "a-1")
+    other = tmp_path / "policies" / "other"
+    other.mkdir(parents=True)
+    WandbSink(tmp_path).close()
+    WandbSink(other).close()
+    monkeypatch.setenv("WANDB_SWEEP_ID", "")
+    monkeypatch.setenv("WANDB_RUN_ID", "")
+    WandbSink(tmp_path).close()  # resumed by hand
+    monkeypatch.setenv("WANDB_RUN_ID", "b_2")
+    monkeypatch.setenv("WANDB_NAME", "mine")
+    WandbSink(tmp_path).close()
+    assert [options["id"] for options in wandb.starts] == ["a-1", "a-1-other", "a-1", "b_2"]
+    assert [options["mode"] for options in wandb.starts] == ["online", "online", "offline", "offline"]
+    assert [options["project"] for options in wandb.starts] == [None, None, "hive", "hive"]
+    assert [options["name"] for options in wandb.starts] == [tmp_path.name, "other", tmp_path.name, "mine"]
+    monkeypatch.setenv("WANDB_RUN_ID", "../b")
+    with pytest.raises(UsageError, match="invalid id"):
+        WandbSink(tmp_path)
 
 
 def test_records_config_and_videos(tmp_path: Path, wandb: FakeWandb) -> None:

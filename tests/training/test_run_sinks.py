@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import ClassVar
@@ -100,6 +101,19 @@ def test_episodes_reach_their_file_and_the_sinks_that_want_them(directory: RunDi
 
     assert Imported.made[directory.path].got[1:] == [7, 8, "closed"]
     assert not warnings
+
+
+def test_tensorboard_begins_after_the_lines_of_a_resumed_run(directory: RunDirectory) -> None:
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+    for values in ({"steps": 50, "updates": 5}, {"steps": 70, "updates": 7}, {"steps": 60, "updates": 6}):
+        with directory.metrics_file.open("a") as file:
+            file.write(json.dumps(values) + "\n")
+    for _ in range(2):  # the first one has no earlier file
+        sinks_of(directory, [], "tensorboard").close()
+    found = b"".join(path.read_bytes() for path in (directory.path / "tensorboard").iterdir())
+    begins = Event(step=71, session_log=SessionLog(status=SessionLog.START))
+    assert found.count(begins.SerializeToString()) == 1
 
 
 def test_sinks_that_fail_cost_a_line_each(directory: RunDirectory) -> None:

@@ -8,6 +8,7 @@ no format for them.
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,19 @@ VIDEO_BYTES = 64 << 20  # largest GIF in an event file: TensorBoard loads each o
 class TensorBoardSink:
     """Writes an event file into `folder`. Values that are not finite are left out."""
 
-    def __init__(self, folder: Path) -> None:
-        """Create a writer to `folder`. Raises UsageError if tensorboardX is not installed."""
+    def __init__(self, folder: Path, begins: int | None = None) -> None:
+        """Create a writer to `folder`. Raises UsageError if tensorboardX is not installed.
+
+        begins: first environment step that this writer may write. TensorBoard drops the values of earlier files from
+        there on: a run that is resumed makes those steps again. None: there are no earlier files.
+        """
         check_versions(["tensorboardX"])
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:
             raise UsageError("the TensorBoard sink needs tensorboardX", hint=pip_install("tensorboard")) from error
-        self._writer = SummaryWriter(logdir=str(folder))
+        suffix = f".{time.time_ns()}"  # two writers of one second would have one file
+        self._writer = SummaryWriter(logdir=str(folder), purge_step=begins, filename_suffix=suffix)
 
     def write(self, record: MetricsRecord) -> None:
         for name, value in record.values.items():

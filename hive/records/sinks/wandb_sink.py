@@ -1,4 +1,4 @@
-"""Writes metrics, the config and videos for Weights & Biases, offline unless $WANDB_MODE says otherwise.
+"""Writes metrics, the config and videos for Weights & Biases, offline unless $WANDB_MODE or an agent says otherwise.
 
     <run>/wandb/hive.json                 the id of the run at Weights & Biases, and the next free step
     <run>/wandb/offline-run-<time>-<id>/  written by wandb, one per start; `wandb sync` uploads it later
@@ -8,13 +8,16 @@ is the number of the record, and environment steps are the x-axis of every chart
 killed process leaves a gap, but no step is used twice.
 
 wandb is imported when the sink is made, in the recorder's process only. Except online, its reports of its own errors
-are switched off, so nothing contacts a network. $WANDB_PROJECT, $WANDB_ENTITY and so on have their usual meaning.
+are switched off, so nothing contacts a network. $WANDB_PROJECT, $WANDB_NAME, $WANDB_RUN_ID and so on have their usual
+meaning. `wandb agent`, which sets $WANDB_SWEEP_ID, waits for the run of that id, online; a run's further policies have
+ids of their own.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +27,7 @@ from hive.distribution import pip_install
 from hive.errors import RecordError, UsageError
 from hive.records.atomic import write_json
 from hive.records.documents import failure, read_document
+from hive.records.runs import POLICIES
 from hive.records.sinks.sinks import ConfigTables, MetricsRecord, Video
 from hive.versions import check_versions
 
@@ -31,6 +35,8 @@ FACTS_FILE = "hive.json"
 RESERVED_STEPS = 1000  # steps between two writes of hive.json
 VIDEO_FORMATS = (".gif", ".mp4", ".webm", ".ogg")  # those of wandb.Video
 STEPS = "env_steps"
+RUN_ID, SWEEP = "WANDB_RUN_ID", "WANDB_SWEEP_ID"
+ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,8 @@ class WandbSink:
 
     def __init__(self, directory: Path) -> None:
         """Start or continue the run. Raises UsageError if wandb is not installed, RecordError, and wandb's errors."""
-        mode: Any = os.environ.get("WANDB_MODE") or "offline"  # wandb checks the word
+        in_sweep = bool(os.environ.get(SWEEP))  # its project, name and mode are the agent's, as long as none is given
+        mode: Any = os.environ.get("WANDB_MODE") or ("online" if in_sweep else "offline")  # wandb checks the word
         if mode != "online":
             os.environ["WANDB_ERROR_REPORTING"] = "false"  # read when wandb is imported
         check_versions(["wandb"])
@@ -60,7 +67,7 @@ class WandbSink:
         except OSError as error:
             raise failure("write", folder, error) from error
         self._file = folder / FACTS_FILE
-        facts = _facts_in(self._file)
+        facts = _facts_of(directory, self._file)
         self._id, self._step, self._reserved = facts.id, facts.next_step, facts.next_step
         self._reserve()
         settings: dict[str, Any] = {
@@ -71,8 +78,8 @@ class WandbSink:
             "disable_code": True,
         }
         self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT") or "hive",
-            name=directory.name,
+            project=os.environ.get("WANDB_PROJECT") or (None if in_sweep else "hive"),
+            name=(not _is_further(directory) and os.environ.get("WANDB_NAME")) or directory.name,
             id=self._id,
             resume="allow",
             mode=mode,
@@ -114,11 +121,21 @@ class WandbSink:
         write_json(self._file, asdict(WandbFacts(self._id, next_step)))
 
 
-def _facts_in(file: Path) -> WandbFacts:
-    """Return the facts of a run, or those of a new one. Raises RecordError if the file is damaged."""
+def _is_further(directory: Path) -> bool:
+    """Whether a folder is that of a policy of a run which trains several, except for the first."""
+    return directory.parent.name == POLICIES
+
+
+def _facts_of(directory: Path, file: Path) -> WandbFacts:
+    """Return the facts of a run, or those of a new one. Raises RecordError if the file is damaged, and UsageError."""
+    given = os.environ.get(RUN_ID, "")
+    if given and not ID.fullmatch(given):  # it becomes part of a path
+        raise UsageError(f"{RUN_ID}: invalid id {given!r}", hint=f"an id of W&B matches {ID.pattern}")
+    if given and _is_further(directory):
+        given = f"{given}-{directory.name}"
     if not file.exists():
-        return WandbFacts(secrets.token_hex(4), 0)
+        return WandbFacts(given or secrets.token_hex(4), 0)
     facts = read_document(file, WandbFacts)
-    if not facts.id.isalnum():  # it becomes part of a path
+    if not ID.fullmatch(facts.id):
         raise RecordError(f"`{file}`: invalid id {facts.id!r}")
-    return facts
+    return facts if given in ("", facts.id) else WandbFacts(given, 0)

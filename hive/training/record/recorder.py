@@ -45,6 +45,7 @@ from hive.records import (
 )
 from hive.records.checkpoints.replay_chunks import RowsToSave
 from hive.records.environments import environments_of, failure_counts
+from hive.records.jsonl import tail_jsonl
 from hive.records.owner import Ownership
 from hive.records.run_warnings import (
     NOT_SAVED,
@@ -57,7 +58,7 @@ from hive.records.run_warnings import (
     active,
     warnings_of,
 )
-from hive.records.runs import POLICIES, folder_of_run
+from hive.records.runs import LINES_BACK, POLICIES, folder_of_run
 from hive.records.sinks.csv_sink import CsvSink
 from hive.records.sinks.episodes_sink import EpisodesSink
 from hive.records.sinks.new_videos import NewVideos
@@ -505,10 +506,18 @@ def config_tables(config: Config) -> dict[str, Mapping[str, Any]]:
     return {**tables}
 
 
+def _next_step(directory: RunDirectory) -> int:
+    """Return the environment step after those of all lines of metrics; the last lines may be of earlier evaluations."""
+    lines = tail_jsonl(directory.metrics_file, LINES_BACK)
+    return 1 + max((int(line["steps"]) for line in lines if "steps" in line), default=-1)
+
+
 def _maker(name: str, directory: RunDirectory) -> Callable[[], Sink] | None:
     """Return the function that makes a sink that has a thread; None for the others."""
     if name == "tensorboard":
-        return lambda: TensorBoardSink(directory.path / "tensorboard")
+        folder = directory.path / "tensorboard"
+        begins = _next_step(directory) if folder.exists() else None
+        return lambda: TensorBoardSink(folder, begins)
     if name == "wandb":
         return lambda: WandbSink(directory.path)
     if is_reference(name):
