@@ -1,7 +1,7 @@
 """`hive check`: builds the topology of a config, draws it, and runs it briefly in this process.
 
-    config -> topology -> 200 environment steps of all actors, in a temporary folder
-           -> 1,000 steps of one environment with random actions
+    config -> topology -> 1,000 steps of one environment with random actions
+           -> 200 environment steps of all actors, in a temporary folder; fewer where steps are slow
            -> the topology, drawn, and its lag -> warnings -> the command that starts the run
 
 The results of the trial are printed first, because most checks are made for them, and the drawing is the longest part.
@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
+import sys
 import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -40,7 +42,15 @@ from hive.cli.parts.lag import (
 )
 from hive.cli.parts.new_run import random_beginning
 from hive.cli.parts.sizes import Sizes, size_lines, sizes_of
-from hive.cli.parts.trial import examine_environment, run_trial, why_not_recorded
+from hive.cli.parts.trial import (
+    GRACE_S,
+    LIMIT_S,
+    examine_environment,
+    fewer_steps,
+    run_trial,
+    why_fewer,
+    why_not_recorded,
+)
 from hive.cli.parts.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.config import Config, load_config
 from hive.config.values import toml_text
@@ -94,8 +104,8 @@ def run_check(options: argparse.Namespace) -> int:
     """Run `hive check`; return the exit code. Raises HiveError for every problem that it finds."""
     if options.env is not None:
         return check_environment(options)
-    with environments_to_stderr(options.json):
-        code, data = _check(options)
+    with environments_to_stderr(options.json) as stdout:
+        code, data = _check(options, stdout)
     if data:
         print(json.dumps(data, indent=2))
     return code
@@ -114,13 +124,17 @@ class Checked:
 
 @dataclass(frozen=True)
 class Tried:
-    """The results of a trial, and of the examination of the environment; None of each that was not made."""
+    """The results of a trial, and of the examination of the environment; None of each that was not made.
+
+    why: the trial has no results, or fewer steps than usual, because of this.
+    """
 
     trial: Mapping[str, Any] | None = None
     examined: Examination | None = None
+    why: str = ""
 
 
-def _check(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+def _check(options: argparse.Namespace, stdout: int) -> tuple[int, dict[str, Any]]:
     """Check a config; return the exit code and what `--json` prints. Without `--json` print it, and return no data."""
     # `build` imports the scheme by its name, because schemes need torch and the command line must load without it.
     from hive.runtime.topology.building import build
@@ -144,7 +158,7 @@ def _check(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if options.svg is not None:
         _write_picture(options.svg, plan, config)
     try:
-        tried = Tried() if options.draw else _try(checked, options, sets)
+        tried = Tried() if options.draw else _try(checked, options, sets, stdout)
     except HiveError:
         if not options.json:
             _print_topology(checked)
@@ -152,15 +166,49 @@ def _check(options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     return _data(checked, tried) if options.json else _print(checked, tried, options)
 
 
-def _try(checked: Checked, options: argparse.Namespace, sets: list[str]) -> Tried:
-    """Run the topology briefly, and play its environment. Raises HiveError for what would end a run."""
+def _try(checked: Checked, options: argparse.Namespace, sets: list[str], stdout: int) -> Tried:
+    """Play the environment, and run the topology briefly. Raises HiveError for what would end a run."""
     from hive.schemes import check_memory
 
     config, topology = checked.config, checked.topology
     check_memory(topology, config, Path("runs") / config.run.name)
     check_limits(checked.plan)
-    trial = run_trial(config, options.config, sets, measured=options.round_trip is not None)
-    return Tried(trial, None if checked.lags is None else examine_environment(config, topology))
+    measured = options.round_trip is not None
+    examined = None if checked.lags is None else examine_environment(config, topology)
+    fewer: Mapping[str, int] | None = {}
+    if examined is not None and not measured:
+        file, text = options.config or "run.toml", None if options.config else ""
+
+        def load(more: Mapping[str, int]) -> Config:
+            return load_config(file, [*sets, *(f"{key}={value}" for key, value in more.items())], text=text)
+
+        fewer = fewer_steps(topology, examined, load)
+    slow = "" if examined is None else f"because {why_fewer(examined)}"
+    if fewer is None:
+        return Tried(None, examined, f"none, {slow}")
+
+    def late(place: str) -> int:
+        """Print the check without the results of its trial; return the exit code."""
+        why = f"not finished within {LIMIT_S + GRACE_S:g} s, because it is slow" + (f" (in {place})" if place else "")
+        return _finished(checked, Tried(None, examined, why), options, stdout)
+
+    evaluators = config.evaluation.workers * config.evaluation.envs if config.evaluation.every else 0
+    envs = config.collectors * fewer.get("collection.envs", config.collection.envs) + evaluators
+    first_s = 0.0 if examined is None else envs * examined.first_s
+    trial = run_trial(config, options.config, sets, measured=measured, fewer=fewer, first_s=first_s, late=late)
+    return Tried(trial, examined, f"fewer steps, {slow}" if fewer else "")
+
+
+def _finished(checked: Checked, tried: Tried, options: argparse.Namespace, stdout: int) -> int:
+    """Print a check whose trial does not end; return the exit code."""
+    try:
+        code, data = _data(checked, tried) if options.json else _print(checked, tried, options)
+    except HiveError as error:
+        print(error.render(), file=sys.stderr)
+        return error.exit_code
+    if data:
+        os.write(stdout, f"{json.dumps(data, indent=2)}\n".encode())
+    return code
 
 
 def _data(checked: Checked, tried: Tried) -> tuple[int, dict[str, Any]]:
@@ -176,8 +224,7 @@ def _data(checked: Checked, tried: Tried) -> tuple[int, dict[str, Any]]:
 def _print(checked: Checked, tried: Tried, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     config, trial = checked.config, tried.trial
     unrecorded = why_not_recorded(config)
-    if trial is not None:
-        _print_trial(trial, tried.examined, config)
+    _print_trial(tried, config)
     _print_topology(checked, trial)
     if trial is not None and options.round_trip is not None:
         print(hidden_line(config, options.round_trip / 1e3, trial["updates"], trial["train_s"]))
@@ -185,7 +232,7 @@ def _print(checked: Checked, tried: Tried, options: argparse.Namespace) -> tuple
         print(f"warning: {warning}")
     if unrecorded:
         print(f"warning: evaluation.videos: {unrecorded}")
-    if trial is not None:
+    if not options.draw:
         _print_advice(tried.examined, options, config)
     return 0, {}
 
@@ -236,13 +283,18 @@ def _parameters(topology: Topology, *, as_json: bool) -> tuple[int, dict[str, An
     return 0, {}
 
 
-def _print_trial(tried: Mapping[str, Any], examined: Examination | None, config: Config) -> None:
+def _print_trial(tried: Tried, config: Config) -> None:
     """Print the results of the trial and of the environment's examination."""
-    done = f"{tried['env_steps']:,} steps, {tried['updates']:,} updates"
-    print(f"trial in this process: {done} in {tried['wall_s']:.1f} s")
+    trial, examined = tried.trial, tried.examined
+    if trial is not None:
+        done = f"{trial['env_steps']:,} steps, {trial['updates']:,} updates in {trial['wall_s']:.1f} s"
+        print(f"trial in this process: {done}" + (f" ({tried.why})" if tried.why else ""))
+    elif tried.why:
+        print(f"trial in this process: {tried.why}")
     if examined is not None:
         ended = f"{examined.episodes:,} episode{'s' * (examined.episodes != 1)} ended"
-        print(f"random actions in `{config.env.id}`: {examined.steps:,} steps, {ended}")
+        first = f"; {calls}, as compilation does" if (calls := examined.first_calls()) else ""
+        print(f"random actions in `{config.env.id}`: {examined.steps:,} steps, {ended}{first}")
         if examined.frame_skip > 1:
             print(frames_text(examined.frame_skip, config.run.steps))
 
@@ -266,6 +318,8 @@ def _print_advice(examined: Examination | None, options: argparse.Namespace, con
 def _trial_data(tried: Tried, config: Config) -> dict[str, Any]:
     """Return the results for JSON. It has no entry for parts of the check that were not made."""
     data: dict[str, Any] = {} if tried.trial is None else {"tried": tried.trial}
+    if tried.why:
+        data["tried"] = {**(tried.trial or {}), "why": tried.why}
     if (examined := tried.examined) is not None:
         warnings = examined.warnings(config.env.id)
         counts = {"steps": examined.steps, "episodes": examined.episodes, "frame_skip": examined.frame_skip}

@@ -4,7 +4,9 @@ from hive.envs.configured import check_each as check_each
 from hive.envs.configured import check_evaluation as check_evaluation
 from hive.envs.configured import configured_spec as configured_spec
 from hive.envs.configured import configured_vector as configured_vector
+from hive.envs.configured import examined as examined
 from hive.envs.configured import recipe_of as recipe_of
+from hive.envs.configured import repeats as repeats
 from hive.envs.context import EnvContext as EnvContext
 from hive.envs.examination import Examination as Examination
 from hive.envs.examination import examine as examine

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hive.config import START_LIMIT_S, Config, EnvConfig
 from hive.config.each import indices_of, overridden
 from hive.envs.context import EnvContext
 from hive.envs.make import describe, steps_one_by_one
-from hive.envs.processes.describing import described_apart
+from hive.envs.processes.describing import described_apart, play_apart
 from hive.envs.processes.making import Household, process_vector
 from hive.envs.processes.process_vector import Watcher
 from hive.envs.processes.supervised import Failure
@@ -22,8 +23,12 @@ from hive.envs.spaces.meaning import configured_meaning
 from hive.envs.spaces.reading_spaces import described_by_child
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.vector import VectorEnvironment, vector_of
-from hive.errors import ConfigError, HiveError
+from hive.errors import ConfigError, EnvironmentFailed, HiveError
+from hive.runtime.process.user_code.sent_errors import raise_sent
 from hive.runtime.process.user_code.throwaway import forks
+
+if TYPE_CHECKING:
+    from hive.envs.examination import Examination
 
 
 def configured_spec(
@@ -67,6 +72,48 @@ def configured_vector(
         vector.close()
         raise
     return vector
+
+
+def examined(
+    env: EnvConfig,
+    steps: int,
+    limit_s: float,
+    *,
+    several: bool = False,
+    limits: Mapping[str, float],
+    begin: Callable[[str], object] = lambda call: None,
+) -> Examination:
+    """Play an environment with random actions, as `examine`, which documents the arguments and errors.
+
+    With env.processes it is in a process of its own, as in a run, which ends at a call that takes longer than `limits`,
+    seconds by what the call is. Otherwise it is in this process, where `begin` may watch calls.
+    """
+    from hive.envs.examination import Examination, examine
+    from hive.envs.statistics import RunningStatistics
+
+    recipe = recipe_of(env)
+    if not env.is_apart or env.is_program:
+        return examine(recipe, steps, limit_s, several=several, begin=begin)
+    question = {"what": "examination", "steps": steps, "limit_s": limit_s, "several": several}
+    begun_s = time.perf_counter()
+    found = play_apart(recipe, question, limits)
+    calls_s = sum(found[name] for name in ("first_reset_s", "first_step_s", "reset_s", "step_s"))
+    found["make_s"] = time.perf_counter() - begun_s - calls_s  # with the start of the process
+    if (sent := found.pop("failure")) is not None:
+        try:
+            raise_sent(sent)
+        except EnvironmentFailed as error:
+            found["failure"] = error
+    return Examination(**found | {"statistics": [RunningStatistics(*one) for one in found["statistics"]]})
+
+
+def repeats(env: EnvConfig, steps: int, limit_s: float, limits: Mapping[str, float]) -> str:
+    """Return what `unrepeatable` returns; with env.processes in a process of its own. limits: as of `examined`."""
+    from hive.envs.repeatability import unrepeatable
+
+    if not env.is_apart or env.is_program:
+        return unrepeatable(recipe_of(env), steps, limit_s)
+    return str(play_apart(recipe_of(env), {"what": "repeats", "steps": steps, "limit_s": limit_s}, limits))
 
 
 def log_failure(failure: Failure) -> None:

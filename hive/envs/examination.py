@@ -4,13 +4,16 @@ The environment is stepped by the vector that a run would step it with, so what 
 words: `failure`. What hive accepts but its author probably did not intend only costs time or learning, and is a
 warning: observations outside of their space, of another dtype or in lists, which are converted in every step; episodes
 that never end, without which there are no returns; and statistics that no checkpoint has. `hive check` prints both.
+
+The first reset and the first step, in which JAX and numba compile, are outside of the time limit and of all means.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 SEVERAL = 10  # least episodes between two times at which a run begins all anew
 REPEATED_STEPS = 200  # of an environment of several agents that is reset again with the same seed
 OTHER_REWARDS = "resets with the same seed gave other rewards for the same actions, so runs are not repeatable"
+FIRST_S = 0.5  # a first call of that length is named if it is also FIRST_TIMES as long as later ones
+FIRST_TIMES = 10
 LONGER = 10  # times the steps, at most, to see the end of a first episode; those of some tasks have thousands of steps
 
 
@@ -63,10 +68,39 @@ class Examination:
     returns: list[float] = field(default_factory=list)  # of each episode that ended
     lengths: list[int] = field(default_factory=list)  # of each episode that ended, in steps
     statistics: list[RunningStatistics] = field(default_factory=list)  # that the environment keeps
-    step_s: float = 0.0  # time of all steps
-    reset_s: float = 0.0  # time of all resets
+    step_s: float = 0.0  # time of all steps but the first
+    reset_s: float = 0.0  # time of all resets but the first
+    make_s: float = 0.0  # time of the construction
+    first_reset_s: float = 0.0
+    first_step_s: float = 0.0
     agents: dict[str, str] = field(default_factory=dict)  # lines about them, of an environment of several
     resets: int = 0
+
+    @property
+    def mean_step_s(self) -> float:
+        """The mean time of a step after the first one; that of the first if there is no other."""
+        return self.step_s / (self.steps - 1) if self.steps > 1 else self.first_step_s
+
+    @property
+    def mean_reset_s(self) -> float:
+        """The mean time of a reset after the first one; that of the first if there is no other."""
+        return self.reset_s / (self.resets - 1) if self.resets > 1 else self.first_reset_s
+
+    @property
+    def first_s(self) -> float:
+        """The time from the construction to the end of the first step."""
+        return self.make_s + self.first_reset_s + self.first_step_s
+
+    def first_calls(self) -> str:
+        """Return how long the first reset and the first step took, if much longer than later ones; else ""."""
+        reset_s = self.mean_reset_s if self.resets > 1 else self.mean_step_s
+        calls = (("reset", self.first_reset_s, reset_s), ("step", self.first_step_s, self.mean_step_s))
+        slow = [
+            f"the first {what} took {first_s:.1f} s"
+            for what, first_s, later_s in calls
+            if first_s >= max(FIRST_S, FIRST_TIMES * later_s)
+        ]
+        return " and ".join(slow)
 
     def warnings(self, id: str) -> list[str]:
         """Return one sentence per problem, with its way out."""
@@ -108,48 +142,67 @@ def statistics_text(found: RunningStatistics) -> tuple[str, str]:
     return cause, f"leave it out and set {' or '.join(f'{key} = true' for key in keys)}"
 
 
-def examine(recipe: Recipe, steps: int, limit_s: float, *, several: bool = False) -> Examination:
+def examine(
+    recipe: Recipe,
+    steps: int,
+    limit_s: float,
+    *,
+    several: bool = False,
+    begin: Callable[[str], object] = lambda call: None,
+) -> Examination:
     """Play `steps` steps of one environment with random actions, or as many as fit into `limit_s` seconds.
+
+    The first step is not part of them.
 
     If no episode has ended then and no limit is declared, play up to LONGER times as many steps, to see one end.
 
     The environment is seeded with 0, the actions are independent of it. several: whether it has several agents.
+    begin: called before each call of the environment with what it is: "construction", "reset", "step" or "close".
     Raises the errors of `make_vector`. An error of the environment is part of the result.
     """
-    done = Examination()
+    done, begun_s = Examination(), time.perf_counter()
+    begin("construction")
     if several:
-        _examine_agents(recipe, done, steps, time.monotonic() + limit_s)
+        _examine_agents(recipe, done, steps, limit_s, begin)
         return done
     vector = vector_of_one(recipe, done)
+    done.make_s = time.perf_counter() - begun_s
     done.limit_advice = limit_advice(recipe)
     watched = Watched(vector)
     try:
-        _play(vector, done, steps, time.monotonic() + limit_s, len(recipe.info))
+        _play(vector, done, steps, limit_s, len(recipe.info), begin)
         done.statistics = watched.changed()
     except EnvironmentFailed as error:
         done.failure = error
     finally:
+        begin("close")
         done.close_error = next(filter(None, map(close, vector.environments)), "")
     return done
 
 
-def _examine_agents(recipe: Recipe, done: Examination, steps: int, end_s: float) -> None:
+def _examine_agents(
+    recipe: Recipe, done: Examination, steps: int, limit_s: float, begin: Callable[[str], object]
+) -> None:
     """Play an environment of several agents, twice with the same seed; fill `done`."""
     from hive.envs.agents.examining import PlayedTable, agent_facts, differs
 
-    recipe = recipe.at(EnvContext(0))
+    recipe, begun_s = recipe.at(EnvContext(0)), time.perf_counter()
     table = PlayedTable(recipe, make_any(recipe), seed=0)
+    done.make_s = time.perf_counter() - begun_s
     try:
-        played = table.play(steps, end_s)
-        again = PlayedTable.play(table, min(played.steps, REPEATED_STEPS), end_s)
+        played = table.play(steps, limit_s, begin)
+        left_s = max(limit_s - played.step_s, 0.0)
+        again = PlayedTable.play(table, min(played.steps, REPEATED_STEPS), left_s, begin)
         if differs(played.rewards, again.rewards):
             done.problems[OTHER_REWARDS] = 1
             done.observations = 1
     except EnvironmentFailed as error:
         done.failure, played = error, table.played
     finally:
+        begin("close")
         table.close()
-    done.steps, done.episodes, done.hurried = played.steps, len(played.lengths), time.monotonic() >= end_s
+    done.steps, done.episodes, done.hurried = played.steps, len(played.lengths), played.steps < steps
+    done.first_reset_s, done.first_step_s, done.step_s = played.first_reset_s, played.first_step_s, played.step_s
     done.rewards, done.lengths, done.returns = played.rewards, played.lengths, played.returns
     done.limit_advice = "an argument of its constructor, such as max_cycles"
     done.agents = agent_facts(table.spec, played)
@@ -175,20 +228,35 @@ def vector_of_one(recipe: Recipe, done: Examination) -> NativeVector | PythonVec
         raise
 
 
-def _play(vector: NativeVector | PythonVector, done: Examination, steps: int, end_s: float, infos: int) -> None:
+def _play(
+    vector: NativeVector | PythonVector,
+    done: Examination,
+    steps: int,
+    limit_s: float,
+    infos: int,
+    begin: Callable[[str], object],
+) -> None:
     """Play until the limits, and keep what the rows say."""
     row = StepRow.allocate(vector.observation, 1, infos)
     draw = RandomActions(vector.action, vector.observation.mask, seed=0)
+    begin("reset")
+    before, end_s = time.perf_counter(), math.inf
     vector.reset([0], row.observations)
+    done.first_reset_s, done.reset_s = time.perf_counter() - before, 0.0
     done.resets += 1
     while done.steps < steps or (done.steps < LONGER * steps and not done.episodes and done.declared_limit is None):
         if time.monotonic() >= end_s:
             done.hurried = True
             break
         row.finals.count = 0
+        begin("step")
         actions, before, resets_s = draw(row.observations), time.perf_counter(), done.reset_s
         vector.step(actions, row)
-        done.step_s += time.perf_counter() - before - (done.reset_s - resets_s)
+        took_s = time.perf_counter() - before - (done.reset_s - resets_s)
+        if done.steps:
+            done.step_s += took_s
+        else:
+            done.first_step_s, end_s = took_s, time.monotonic() + limit_s
         done.steps += 1
         done.rewards.append(float(row.rewards[0]))
         if length := int(row.episode_lengths[0]):

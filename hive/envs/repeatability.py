@@ -8,6 +8,7 @@ What is compared are the rows that a run would store.
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -40,20 +41,19 @@ PlayedStep = dict[str, NDArray[Any]]
 def unrepeatable(recipe: Recipe, steps: int, limit_s: float) -> str:
     """Return a sentence about the first difference between equally seeded environments; "" if there is none.
 
-    Each plays at most `steps` steps with the same random actions, and all of them at most `limit_s` seconds. Raises
-    the errors of `make_vector`.
+    Each plays at most `steps` steps with the same random actions, in at most `limit_s` seconds, in which the first step
+    is not counted. Raises the errors of `make_vector`.
     """
-    end_s = time.monotonic() + limit_s
     with _one(recipe) as vector:
         try:
-            first = _play(vector, steps, time.monotonic() + limit_s / 3)
-            found, who = _difference(first, _play(vector, len(first) - 1, end_s)), "a second reset"
+            first = _play(vector, steps, limit_s / 3)
+            found, who = _difference(first, _play(vector, len(first) - 1, limit_s / 3)), "a second reset"
         except EnvironmentFailed as error:
             return AGAIN + str(error)
     if not found:
         with _one(recipe) as vector:  # now: it is the same environment of a run, and may open the same port
             try:
-                found, who = _difference(first, _play(vector, len(first) - 1, end_s)), "a second environment"
+                found, who = _difference(first, _play(vector, len(first) - 1, limit_s / 3)), "a second environment"
             except EnvironmentFailed as error:
                 return AGAIN + str(error)
     return f"{who} with the same seed gave another {found}; {REMEDY}" if found else ""
@@ -77,16 +77,17 @@ def _seed_globals() -> None:
         torch.default_generator.manual_seed(SEED)
 
 
-def _play(vector: NativeVector | PythonVector, steps: int, end_s: float) -> list[PlayedStep]:
+def _play(vector: NativeVector | PythonVector, steps: int, limit_s: float) -> list[PlayedStep]:
     """Return the rows of the reset and of each step."""
     row = StepRow.allocate(vector.observation, 1)
     draw = RandomActions(vector.action, vector.observation.mask, SEED)
     _seed_globals()
     vector.reset([SEED], row.observations)
-    played = [_copy(row)]
+    played, end_s = [_copy(row)], math.inf
     while len(played) <= steps and time.monotonic() < end_s:
         row.finals.count = 0
         vector.step(draw(row.observations), row)
+        end_s = time.monotonic() + limit_s if len(played) == 1 else end_s
         played.append(_copy(row))
     return played
 

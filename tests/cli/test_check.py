@@ -274,7 +274,6 @@ HANGS = """
 import sys, time
 import gymnasium, numpy as np
 from hive.cli import main
-from hive.cli.parts import trial
 
 class Env(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-1, 1, (3,))
@@ -285,7 +284,6 @@ class Env(gymnasium.Env):
         time.sleep(1000)
 
 if __name__ == "__main__":
-    trial.LIMIT_S = trial.GRACE_S = 0.3
     sys.exit(main(["check", sys.argv[1]]))
 """
 
@@ -294,15 +292,68 @@ def test_an_environment_that_does_not_come_back_is_named_and_left(place: Place) 
     """No signal gets through to a loop that is not running."""
     script = place.folder / "hangs_in_check.py"
     script.write_text(HANGS)
-    config = place.config('[env]\nid = "hangs_in_check:Env"\n')
+    config = place.config('[env]\nid = "hangs_in_check:Env"\n[supervision]\nphase_limit_s = 0.3\n')
     command = [sys.executable, "-P", str(script), str(config)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(place.folder), *sys.path]), "TMPDIR": str(place.folder)}
     done = subprocess.run(command, capture_output=True, text=True, cwd=place.folder, env=env, timeout=120)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(
-        "error: the trial did not stop within 0.3 s; it was in hangs_in_check.py:13\n\nhint: "
+        "error: the step of `hangs_in_check:Env` has not ended within 0.3 s; it is in hangs_in_check.py:12\n\nhint: "
     )
     assert not [*place.folder.glob("hive-check-*")]
+
+
+SLOW = """
+import time
+import gymnasium, numpy as np
+
+class Env(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,))
+    action_space = gymnasium.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        self.left = 20
+        return np.zeros(3, np.float32), {}
+    def step(self, action):
+        time.sleep(0.02)
+        self.left -= 1
+        return np.zeros(3, np.float32), 1.0, not self.left, False, {}
+"""
+
+
+def test_a_trial_of_slow_steps_has_fewer_of_them(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "BUDGET_S", 0.5)
+    monkeypatch.setattr(trial, "EXAMINED_S", 0.2)
+    (place.folder / "slow_in_check.py").write_text(SLOW)
+    config = place.config('[env]\nid = "slow_in_check:Env"\n')  # 16 environments and rollouts of 32 steps: 10 s
+    begun = time.monotonic()
+    done = place.hive("check", config)
+    assert (done.code, done.err) == (0, "")
+    tried, *_, following = done.out.splitlines()
+    assert re.search(r": \d\d steps, [1-9]\d* updates in .* s \(fewer steps, because a step takes 0.02", tried), tried
+    assert following.startswith("next: hive up")
+    assert time.monotonic() - begun < 10
+    monkeypatch.setattr(trial, "LIMIT_S", 0.1)
+    done = place.hive("check", config)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("trial in this process: none, because a step takes 0.02")
+
+
+FIRST = f"""
+import sys
+if "torch" in sys.modules:
+    raise ImportError("import torch after this module")
+{CARELESS}
+"""
+
+
+def test_an_environment_apart_is_examined_apart(place: Place) -> None:
+    """Its module may be one that must be imported before torch, as in a run with this config."""
+    (place.folder / "apart_in_check.py").write_text(FIRST)
+    config = place.config('[env]\nid = "apart_in_check:Env"\nprocesses = "each"\n')
+    done = place.hive("check", config, "--env", "apart_in_check:Env")
+    assert (done.code, done.err) == (0, "")
+    assert "observations are of type list" in done.out
+    assert re.search(r"same seed +gives the same", done.out), done.out
 
 
 def test_a_network_that_learns_nothing_is_found(place: Place) -> None:

@@ -31,11 +31,13 @@ class Says(Counting):
         return self.said
 
 
-def examined(monkeypatch: pytest.MonkeyPatch, environment: gymnasium.Env[Any, Any], steps: int = 10) -> Examination:
+def examined(
+    monkeypatch: pytest.MonkeyPatch, environment: gymnasium.Env[Any, Any], steps: int = 10, **options: Any
+) -> Examination:
     monkeypatch.setattr(examination, "make_environment", lambda *given: environment)
     monkeypatch.setattr(examination, "takes_native", lambda *given, **options: False)
     monkeypatch.setattr(examination, "limit_advice", lambda *given: "limit them")
-    return examine(Recipe("mine:Env"), steps=steps, limit_s=60.0)
+    return examine(Recipe("mine:Env"), steps=steps, limit_s=60.0, **options)
 
 
 GOOD = np.array([1.0, -1.0], np.float32)
@@ -139,7 +141,34 @@ def test_rewards_returns_lengths_and_times_are_kept(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_time_is_limited() -> None:
-    assert examine(Recipe("CartPole-v1"), steps=10**9, limit_s=0.0).steps == 0
+    assert examine(Recipe("CartPole-v1"), steps=10**9, limit_s=0.0).steps == 1, "the first step is outside of the limit"
+
+
+def test_the_first_reset_and_step_are_outside_of_means_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of each compiles, as with JAX and numba."""
+    now = 0.0
+
+    class Compiles(Says):
+        compiled = False
+
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            nonlocal now
+            now += 1.0 if self.compiled else 40.0
+            return super().reset(seed=seed, options=options)
+
+        def step(self, action: Any) -> Any:
+            nonlocal now
+            now += 0.25 if self.compiled else 30.0
+            self.compiled = True
+            return super().step(action)
+
+    monkeypatch.setattr(examination.time, "perf_counter", lambda: now)
+    calls: list[str] = []
+    done = examined(monkeypatch, Compiles(GOOD, terminates=4), begin=calls.append)
+    assert (done.first_reset_s, done.mean_reset_s, done.first_step_s, done.mean_step_s) == (40.0, 1.0, 30.0, 0.25)
+    assert done.first_calls() == "the first reset took 40.0 s and the first step took 30.0 s"
+    assert calls == ["construction", "reset", *["step"] * 10, "close"]
+    assert examined(monkeypatch, Says(GOOD, terminates=4)).first_calls() == ""
 
 
 TWO = spaces.Dict({"door": spaces.Discrete(3), "seen": Says.observation_space})

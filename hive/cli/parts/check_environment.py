@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hive.cli.parts.json_output import environments_to_stderr
+from hive.cli.parts.trial import call_limits, examined_in_time
 from hive.config import DEFAULT_SCHEME, Config, EnvConfig, load_config, reasoned, tuned
 from hive.config.each import FIELDS, indices_of
 from hive.config.values import toml_text
@@ -72,14 +73,7 @@ def check_environment(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], EnvironmentFailed | None]:
     """Return the lines about the environment, name -> text, the warnings, and what would end a run."""
-    from hive.envs import (
-        configured_spec,
-        examine,
-        needed_wrappers,
-        preset_for,
-        recipe_of,
-        unrepeatable,
-    )
+    from hive.envs import configured_spec, needed_wrappers, preset_for, repeats
     from hive.training.run_start import steps_between_barriers
 
     sets = [f"env.id={json.dumps(options.env)}", *options.set]
@@ -92,8 +86,7 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
     env = config.env
     if env.action_mask != given.env.action_mask:  # chosen by the spaces, and a run of `hive init`'s config has it
         spec = configured_spec(env)
-    recipe = recipe_of(env)
-    done = examine(recipe, STEPS, LIMIT_S, several=bool(spec.agents))
+    done = examined_in_time(config, STEPS, LIMIT_S, several=bool(spec.agents))
     if spec.agents:
         lines, found, failure = _report_agents(config, origin, spec, done)
         return lines | _each(env), found, failure
@@ -104,7 +97,7 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
     warnings = done.warnings(env.id) + _reward_warnings(done, config, origin)
     if done.failure is None:
         facts |= _compiled(env, spec)
-        differs = unrepeatable(recipe, REPEATED_STEPS, LIMIT_S)
+        differs = repeats(env, REPEATED_STEPS, LIMIT_S, call_limits(config))
         facts["same seed"] = "gives other results" if differs else "gives the same observations, rewards and ends"
         warnings += [f"`{env.id}`: {differs}, or runs are not repeatable"] if differs else []
     if spec.frame_skip > 1:
@@ -206,8 +199,11 @@ def _played(done: Examination, spec: EnvironmentSpec) -> dict[str, str]:
     lines = {"rewards": f"{text} ({done.steps:,} steps of random actions)", "episodes": _episodes(done)}
     if spec.max_episode_steps is not None:
         lines["episodes"] += f"; limited to {spec.max_episode_steps:,} steps"
-    step, reset = done.step_s / done.steps, done.reset_s / done.resets
-    lines["cost"] = f"{_duration(step)} a step, {_duration(reset)} a reset: at most {1 / step:,.0f} steps/s a collector"
+    step, reset = done.mean_step_s, done.mean_reset_s
+    rate = f"{1 / step:,.0f}" if step < 0.1 else f"{1 / step:.2g}"
+    lines["cost"] = f"{_duration(step)} a step, {_duration(reset)} a reset: at most {rate} steps/s a collector"
+    if first := done.first_calls():
+        lines["first calls"] = f"{first}, as compilation does, which is not in the cost"
     return lines
 
 
@@ -216,7 +212,7 @@ def _compiled(env: EnvConfig, spec: EnvironmentSpec) -> dict[str, str]:
     from hive.envs import StepRow, make_compiled, recipe_of
 
     recipe = recipe_of(env)
-    if recipe.preset != "none" or recipe.wrappers:
+    if recipe.preset != "none" or recipe.wrappers or env.is_apart:
         return {}
     vector = make_compiled(recipe, VECTOR)
     if vector is None:  # another kind is never built so often: each of a simulator's may take seconds and gigabytes
@@ -300,6 +296,8 @@ def _use(blueprint: Blueprint, origin: str, spec: EnvironmentSpec) -> dict[str, 
 
 
 def _duration(seconds: float) -> str:
+    if seconds >= 1.0:
+        return f"{seconds:.3g} s"
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"
 
 

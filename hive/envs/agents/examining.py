@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,7 @@ class PlayedAgents:
 
     there: agent -> steps or turns in which it acted. late, early: agents that are not there when an episode begins, and
     that end before others do. returns: of the team, of each episode; lengths: its steps or turns. rewards: of every
-    agent that acted, in order.
+    agent that acted, in order. step_s: time of all steps but the first.
     """
 
     steps: int = 0
@@ -44,6 +44,9 @@ class PlayedAgents:
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
+    first_reset_s: float = 0.0
+    first_step_s: float = 0.0
+    step_s: float = 0.0
 
 
 def seats_by_spaces(spec: EnvironmentSpec) -> list[Seat]:
@@ -63,12 +66,17 @@ class PlayedTable:
         self._rows = [StepRow.allocate(seat.seat.spec.observation, seat.count) for seat in seats]
         self.played = PlayedAgents()
 
-    def play(self, steps: int, end_s: float) -> PlayedAgents:
-        """Play from a reset until the limits; an error of the environment leaves what was played before it."""
+    def play(self, steps: int, limit_s: float, begin: Callable[[str], object]) -> PlayedAgents:
+        """Play from a reset until the limits; an error of the environment leaves what was played before it.
+
+        limit_s: of all steps but the first. begin: as of `hive.envs.examination.examine`.
+        """
         specs = [seat.seat.spec for seat in self.table.seats]
         self.played = PlayedAgents()
         self._draw = [RandomActions(spec.action, spec.observation.mask, self._seed) for spec in specs]
         step = self._step_at_once if isinstance(self.table, ParallelVector) else self._turn
+        begin("reset")
+        before = time.perf_counter()
         if isinstance(self.table, ParallelVector):
             self.table.reset([self._seed], [row.observations for row in self._rows])
         else:
@@ -76,9 +84,17 @@ class PlayedTable:
                 seat.begin()
                 seat.store(row.observations)
             self.table.reset([self._seed])
+        self.played.first_reset_s = time.perf_counter() - before
         self._note_late()
-        while self.played.steps < steps and time.monotonic() < end_s:
+        while self.played.steps < steps and self.played.step_s <= limit_s:
+            begin("step")
+            before = time.perf_counter()
             step()
+            took_s = time.perf_counter() - before
+            if self.played.steps:
+                self.played.step_s += took_s
+            else:
+                self.played.first_step_s = took_s
             self.played.steps += 1
             for ended in self.table.ended:
                 self.played.returns.append(sum(ended.returns.values()))

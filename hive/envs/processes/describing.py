@@ -1,4 +1,4 @@
-"""Reads the spaces of an environment in a process that is executed for it, and whose exit is confirmed."""
+"""Reads the spaces of an environment, or plays it, in a process that is executed for it; its exit is confirmed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict
@@ -24,7 +24,11 @@ from hive.envs.spaces.spec import EnvironmentSpec
 from hive.errors import EnvironmentFailed
 from hive.records.atomic import write_bytes
 from hive.records.regular import read_regular
+from hive.runtime.actor.error_location import place_in_dump
 from hive.runtime.process.user_code.sent_errors import raise_sent
+
+TIMED_OUT = "Timeout ("  # begins what faulthandler prints for a call beyond its limit
+PLAYS = 3  # times the limit of an examination: some kinds of environments are played twice, and ends take time
 
 KEPT: ContextVar[Path | None] = ContextVar("kept", default=None)
 """The file in which descriptions are kept: a simulator that starts in minutes need not start for each resume."""
@@ -69,11 +73,34 @@ def read_apart(recipe: Recipe, limit_s: float, context: EnvContext) -> Environme
 
     limit_s: env.start_limit_s. context: which environment.
     """
+    late = f"was not constructed within {limit_s:g} s (env.start_limit_s)"
+    answer = _answer(recipe, {}, limit_s, context, late, "hive reads its spaces before a run starts")
+    spec: EnvironmentSpec = from_plain(answer)
+    return spec
+
+
+def play_apart(recipe: Recipe, question: Mapping[str, Any], limits: Mapping[str, float]) -> Any:
+    """Play an environment in a process of its own; return the answer to the question as plain data.
+
+    question: as `hive.envs.processes.serving` reads it. limits: as of `hive.envs.configured.examined`. Raises the
+    errors of `read_apart`.
+    """
+    limit_s = sum(limits.values()) + PLAYS * float(question["limit_s"])
+    late = f"was not played to the end within {limit_s:g} s"
+    hint = "the limits of its calls are env.start_limit_s, env.reset_limit_s and env.step_limit_s"
+    asked = {"question": {**question, "limits": dict(limits)}}
+    return _answer(recipe, asked, limit_s, EnvContext(0), late, hint)
+
+
+def _answer(
+    recipe: Recipe, question: Mapping[str, Any], limit_s: float, context: EnvContext, late: str, hint: str
+) -> Any:
+    """Execute a process, and return what it answers, as plain data. late: how an error says that it took too long."""
     output, mark = Output(None), new_mark(context.index, context.incarnation)
-    process, end = execute({"recipe": plain_recipe(recipe), "context": asdict(context)}, [], output, mark)
+    process, end = execute({"recipe": plain_recipe(recipe), "context": asdict(context), **question}, [], output, mark)
     try:
         found = result_of(process, end, limit_s)
-        late = process.poll() is None and found is None
+        is_late = process.poll() is None and found is None
     finally:
         end_processes(process, mark)
         os.close(end)
@@ -81,11 +108,13 @@ def read_apart(recipe: Recipe, limit_s: float, context: EnvContext) -> Environme
         sys.stderr.write(f"{text}\n")
     if found is not None and "value" in found:
         output.close()
-        spec: EnvironmentSpec = from_plain(found["value"])
-        return spec
+        return found["value"]
     if found is not None:
         output.close()
         raise_sent(found["error"])
-    how = f"was not constructed within {limit_s:g} s (env.start_limit_s)" if late else how_ended(process, output)
+    how = late if is_late else how_ended(process, output)
+    if TIMED_OUT in output.end():
+        place = place_in_dump(output.end())
+        how = "was in a call that did not end within its limit" + (f" ({place})" if place else "")
     output.close()
-    raise EnvironmentFailed(f"the environment `{recipe.id}` {how}", hint="hive reads its spaces before a run starts")
+    raise EnvironmentFailed(f"the environment `{recipe.id}` {how}", hint=hint)

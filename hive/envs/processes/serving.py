@@ -151,10 +151,10 @@ class _EnvironmentShare(Share):
 
 
 def serve(arguments: Sequence[int]) -> NoReturn:
-    """Follow orders until the one to close; or describe an environment.
+    """Follow orders until the one to close; or describe or play an environment.
 
-    arguments: the descriptors of what to do, of the pipe for errors or the description, and of the block, which is
-    missing where an environment is to be described; and the pid of the collector.
+    arguments: the descriptors of what to do, of the pipe for errors or the answer, and of the block, which is missing
+    where an environment is to be described or played; and the pid of the collector.
     """
     task_end, result_end, *block_end, parent = arguments
     try:
@@ -174,6 +174,8 @@ def serve(arguments: Sequence[int]) -> NoReturn:
         try:
             if block_end:
                 _follow(_task_of(recipe, given), block_end[0])
+            elif "question" in given:
+                _write(result_end, {"value": _played(recipe, given["question"])})
             else:
                 context = EnvContext(**given["context"])
                 _write(result_end, {"value": to_plain(describe(recipe.at(context)))})
@@ -185,6 +187,24 @@ def serve(arguments: Sequence[int]) -> NoReturn:
         leave(0)
     finally:
         leave(1)
+
+
+def _played(recipe: Recipe, question: Mapping[str, Any]) -> Any:
+    """Examine an environment, or test whether it repeats itself. A call beyond its limit ends this process."""
+    from hive.envs.examination import examine
+    from hive.envs.repeatability import unrepeatable
+
+    steps, limit_s, limits = question["steps"], question["limit_s"], question["limits"]
+    if question["what"] == "repeats":
+        return unrepeatable(recipe, steps, limit_s)
+
+    def begin(call: str) -> None:
+        faulthandler.dump_traceback_later(limits[call], exit=True)
+
+    done = examine(recipe, steps, limit_s, several=question["several"], begin=begin)
+    faulthandler.cancel_dump_traceback_later()
+    failure = None if done.failure is None else error_data(done.failure, f"`{recipe.id}` failed")
+    return {**vars(done), "failure": failure}
 
 
 def _follow(task: Task, block_end: int) -> None:
