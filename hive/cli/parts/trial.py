@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -178,9 +179,8 @@ def run_trial(
     round_steps = config.collectors * config.collection.envs * config.collection.rollout
     changed = [*NO_VIDEOS, *NO_HOSTS, *(NO_WARMUP if config.replay_shape else ()), "checkpoint.every={}"]
     changed.append(f"run.steps={ROUNDS * round_steps if measured else STEPS}")
-    home, begun = os.environ.get("HIVE_HOME"), time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="hive-check-") as folder:
-        os.environ["HIVE_HOME"] = folder
+    begun = time.monotonic()
+    with _temporary_home() as folder:
         over, ending, stuck_s = threading.Event(), threading.Lock(), config.supervision.phase_limit_s
         drain = threading.Timer(LIMIT_S + first_s, os.kill, (os.getpid(), signal.SIGTERM))  # the run drains and ends
         watch = threading.Thread(
@@ -196,9 +196,6 @@ def run_trial(
             drain.cancel()
             with ending:
                 over.set()
-            os.environ.pop("HIVE_HOME")
-            if home is not None:
-                os.environ["HIVE_HOME"] = home
         summary = Summary.read(directory.summary_file)
         faults = [
             event.get("text", "") for event in read_jsonl(directory.events_file) if event.get("kind") == "not finite"
@@ -219,6 +216,20 @@ def run_trial(
         "wall_s": round(time.monotonic() - begun, 3),
         "train_s": summary.train_s,
     }
+
+
+@contextlib.contextmanager
+def _temporary_home() -> Iterator[str]:
+    """Keep runs in a folder that is deleted at the end."""
+    home = os.environ.get("HIVE_HOME")
+    with tempfile.TemporaryDirectory(prefix="hive-check-") as folder:
+        os.environ["HIVE_HOME"] = folder
+        try:
+            yield folder
+        finally:
+            os.environ.pop("HIVE_HOME")
+            if home is not None:
+                os.environ["HIVE_HOME"] = home
 
 
 def _watch(
