@@ -28,12 +28,14 @@ def lazy_names(
     file: str,
     old: Mapping[str, str] | None = None,
     checked: str = "",
+    foreign: str = "",
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a module whose stub lists its names.
 
     file: that of the module; the stub lies beside it. old: names of the last release that are no longer public, and
     the modules that have them. They still work, with a DeprecationWarning. checked: a module whose `check_versions` is
-    called before the first use of a name.
+    called before the first use of a name. foreign: a module whose `way_of(module, name)` returns what to use in place
+    of a name that there never was.
     """
 
     @functools.cache  # the stub is read at the first use of a name
@@ -65,6 +67,10 @@ def lazy_names(
                 DeprecationWarning,
                 stacklevel=2,
             )
+        if home is None and foreign and (way := importlib.import_module(foreign).way_of(module, name)):
+            error = ImportError(f"{module} has no `{name}`")  # `from module import name` hides the text of others
+            error.add_note(f"hint: {way}")
+            raise error
         if home is None:
             unknown = f"module `{module}` has no attribute `{name}`"
             raise AttributeError(unknown, name=name, obj=sys.modules[module])  # Python suggests a similar name

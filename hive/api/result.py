@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hive.api.calls import by_name
 from hive.api.own_callbacks import OwnCallbacks
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.launch import launch
 from hive.cli.parts.resuming import prepare
 from hive.cli.parts.select_run import named_run
 from hive.cli.parts.starting import began, failed_start, raise_failure, run_quietly
+from hive.config.other_names import no_attribute
 from hive.errors import ActorFailed, HiveError, RecordError, UsageError
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, Summary, policy_directory, read_jsonl
@@ -92,6 +94,12 @@ class Result(Summary):
         count.directory, count.run = directory.path.absolute(), summary.name
         return cls(**{**fields, "episodes": count}, directory=count.directory)
 
+    def __fspath__(self) -> str:
+        return str(self.directory)  # so that hive.load takes a result
+
+    def __getattr__(self, name: str) -> Any:
+        raise no_attribute(self, "result", name)
+
     def __repr__(self) -> str:
         mean = self.return_text
         return (
@@ -134,6 +142,7 @@ class Result(Summary):
 
         return load(str(self.directory), which, own_code=True, policy=name)  # the run imported that code already
 
+    @by_name(1, lambda given: f"result.resume(steps={given[1]})")
     def resume(self, *, exact: bool = False, quiet: bool = False, **keys: Any) -> Result:
         """Continue the run, with other values of keys, and return its new result: `result.resume(steps=200_000)`.
 
@@ -142,32 +151,16 @@ class Result(Summary):
         invalid keys, and ActorFailed if the run fails.
         """
         refuse_while_imported()
-        with brief_errors(inline=False):
-            if objects := [name for name, value in keys.items() if callable(value)]:
-                what = f"`{objects[0]}` is a class or function; a resumed run keeps its own"
-                raise UsageError(what, hint="start a new run")
-            report = no_report if quiet else print_to_stderr
-            own = OwnCallbacks(keys)
-            with own.serving() as keys:
-                given = GivenConfig.of(self.directory, keys, inline=False)
-                directory = prepare(str(self.directory), exact=exact, sets=given.overrides, report=report)
-                result = finish(directory, False, quiet)
-            return own.returned(result)
-
-
-class brief_errors:
-    """Leaves the frames of hive out of the tracebacks of its own errors, whose text says all; not of runs `inline`."""
-
-    def __init__(self, inline: bool) -> None:
-        self.inline = inline
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, HiveError) and not self.inline:
-            error.__traceback__ = None
-            error.__suppress_context__ = True
+        if objects := [name for name, value in keys.items() if callable(value)]:
+            what = f"`{objects[0]}` is a class or function; a resumed run keeps its own"
+            raise UsageError(what, hint="start a new run")
+        report = no_report if quiet else print_to_stderr
+        own = OwnCallbacks(keys)
+        with own.serving() as keys:
+            given = GivenConfig.of(self.directory, keys, inline=False)
+            directory = prepare(str(self.directory), exact=exact, sets=given.overrides, report=report)
+            result = finish(directory, False, quiet)
+        return own.returned(result)
 
 
 def no_report(text: str) -> None:

@@ -22,8 +22,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from hive.api.calls import by_name
 from hive.api.own_callbacks import OwnCallbacks
-from hive.api.result import Result, brief_errors, finish, no_report, refuse_while_imported
+from hive.api.result import Result, finish, no_report, refuse_while_imported
 from hive.cli.parts.continuing import begin_or_continue
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.new_run import new_run
@@ -31,12 +32,15 @@ from hive.cli.parts.starting import RETRY_S
 from hive.errors import HiveError
 from hive.records import RunDirectory
 from hive.runtime.run.control import open_run
-from hive.session.given import Given, GivenConfig
+from hive.session.given import Given, GivenConfig, meant_call
 
 if TYPE_CHECKING:
     from hive.runtime import Topology
 
+RUN_CALL = "hive.run(topology, config, steps=100_000)"
 
+
+@by_name(1, meant_call)
 def train(
     config: Given = None,
     *,
@@ -65,15 +69,13 @@ def train(
     if the run fails.
     """
     refuse_while_imported()
-    with brief_errors(inline):
-        own = OwnCallbacks(keys, config)
-        with own.serving() as keys:
-            result = finish(
-                _deferred(config, keys, sets, name, resume=resume, inline=inline, quiet=quiet)(), inline, quiet
-            )
-        return own.returned(result)
+    own = OwnCallbacks(keys, config)
+    with own.serving() as keys:
+        result = finish(_deferred(config, keys, sets, name, resume=resume, inline=inline, quiet=quiet)(), inline, quiet)
+    return own.returned(result)
 
 
+@by_name(2, lambda given: RUN_CALL)
 def run(
     topology: Callable[..., Topology],
     config: Given = None,
@@ -87,14 +89,14 @@ def run(
 ) -> Result:
     """Run the topology that the function `topology` returns for the config; the other parameters are as in `train`."""
     refuse_while_imported()
-    with brief_errors(inline):
-        own = OwnCallbacks(keys, config)
-        with own.serving() as keys:
-            prepare = _deferred(config, keys, sets, name, topology, resume=resume, inline=inline, quiet=quiet)
-            result = finish(prepare(), inline, quiet, topology)
-        return own.returned(result)
+    own = OwnCallbacks(keys, config)
+    with own.serving() as keys:
+        prepare = _deferred(config, keys, sets, name, topology, resume=resume, inline=inline, quiet=quiet)
+        result = finish(prepare(), inline, quiet, topology)
+    return own.returned(result)
 
 
+@by_name(1, meant_call)
 async def train_async(
     config: Given = None,
     *,
@@ -114,6 +116,7 @@ async def train_async(
     return own.returned(result)
 
 
+@by_name(2, lambda given: RUN_CALL)
 async def run_async(
     topology: Callable[..., Topology],
     config: Given = None,

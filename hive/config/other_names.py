@@ -1,17 +1,23 @@
-"""Hints for names that other trainers use for keys and tables of the config; `other_names.toml` has the names."""
+"""Hints for names that other trainers use: for keys and tables of the config, and in Python.
+
+`other_names.toml` has the names. Nothing of it is an alias: each name is refused, with hive's way.
+"""
 
 from __future__ import annotations
 
 import functools
+import inspect
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TypeVar, cast
 
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 RENAMED: Mapping[str, str] = {
     "gradients.decentralised": "gradients.decentralized",
@@ -24,7 +30,7 @@ RENAMED: Mapping[str, str] = {
 KEYS_NAMED = 4  # maximum keys of a foreign table whose names are translated: more do not fit beside its mark
 
 
-def other_names(table: Literal["keys", "beside", "notes", "tables"]) -> Mapping[str, str]:
+def other_names(table: str) -> Mapping[str, str]:
     """Return a table of `other_names.toml`."""
     return _document()[table]
 
@@ -42,6 +48,46 @@ def note_on_table(name: str, table: Mapping[str, Any]) -> str:
     known = [f"`{key}` is `{homes[0]}`" for key, homes in keys.items() if len(homes) == 1][:KEYS_NAMED]
     meant = tables.get(name.lower().replace("-", "_"), tables.get(name.lower()))
     return "; ".join([*([f"hive calls it [{meant}]"] if meant else []), *known]) or note_on(name)
+
+
+def way_of(table: str, name: str) -> str:
+    """Return hive's way for a name of Python in another trainer; "" for other names.
+
+    table: where the name is looked for: "hive", "policy", "result", "event", "callback", or "method" of callbacks.
+    """
+    if table == "hive" and (scheme := name.lower().removesuffix("config")) in SCHEMES and not name.islower():
+        return f'hive.train("{scheme}", env="CartPole-v1", steps=100_000) trains; hive.load(RUN) loads a policy'
+    return _document()[table].get(name, "")
+
+
+def no_attribute(owner: object, table: str, name: str) -> AttributeError:
+    """Return the error for an attribute that an object does not have, with hive's way as its hint. table: see above."""
+    kind = type(owner).__name__
+    if name.startswith("__") or not (way := way_of(table, name)):
+        return AttributeError(f"'{kind}' object has no attribute '{name}'", name=name, obj=owner)
+    error = AttributeError(f"a {kind} of hive has no `{name}`", name=None, obj=owner)  # so Python adds no similar name
+    error.add_note(f"hint: {way}")
+    return error
+
+
+def names_keywords(table: str, what: str) -> Callable[[AnyFunction], AnyFunction]:
+    """Make a function name hive's way for keywords that it does not have. what: how errors call the function."""
+
+    def decorated(function: AnyFunction) -> AnyFunction:
+        known = inspect.signature(function).parameters.keys()
+
+        @functools.wraps(function)
+        def call(*given: Any, **named: Any) -> Any:
+            if named and (others := [name for name in named if name not in known]):
+                error = TypeError(f"{what} has no argument `{others[0]}`")
+                if way := way_of(table, others[0]):
+                    error.add_note(f"hint: {way}")
+                raise error
+            return function(*given, **named)
+
+        return cast(AnyFunction, call)
+
+    return decorated
 
 
 def is_key(full: str) -> bool:

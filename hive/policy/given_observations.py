@@ -50,6 +50,9 @@ class GivenObservations:
         action_mask: the mask, or masks [B, actions], beside the observation; None if there is none. Raises ValueError,
         which names the part, for whatever the observation space does not hold.
         """
+        pair = isinstance(observation, tuple) and len(observation) == 2 and isinstance(observation[1], dict)
+        if pair and 0 not in (self._tree or ()):  # the space is not one of tuples
+            raise ValueError("got the pair of env.reset(): observation, info = env.reset(), then policy(observation)")
         if action_mask is not None:
             observation = self._with_mask(observation, action_mask)
         if not self.spec.parts:

@@ -18,8 +18,8 @@ class called, so it requires `own_code=True`.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 
 from hive.config import NetworkConfig
+from hive.config.other_names import names_keywords, no_attribute
 from hive.envs import ActionSpec, ObservationSpec, action_converter, each_action
 from hive.errors import MemoryShort, NetworkError, RecordError
 from hive.networks.act.distributions import ActionDistribution
@@ -78,6 +79,9 @@ class Policy:
         self.env_steps = int(facts.get("env_steps", 0))
         self.mean_return: float | None = facts.get("mean_return")
 
+    def __getattr__(self, name: str) -> Any:
+        raise no_attribute(self, "policy", name)
+
     def initial_state(self, batch: int | None = None) -> Any:
         """Return the state of a policy that remembers, at the beginning of an episode; None for any other policy.
 
@@ -86,6 +90,7 @@ class Policy:
         """
         return self._remembers.initial(batch)
 
+    @names_keywords("policy", "a policy")
     @hive_torch()
     def __call__(
         self,
@@ -153,10 +158,13 @@ class Policy:
 
 
 @hive_torch()
-def load(place: str | Path, which: str = "latest", *, own_code: bool = False, policy: str | None = None) -> Policy:
+def load(
+    place: str | os.PathLike[str], which: str = "latest", *, own_code: bool = False, policy: str | None = None
+) -> Policy:
     """Load the policy of a checkpoint or of a run.
 
-    place: the folder of either, the name of a run below $HIVE_HOME, or a file of `hive export`, FILE.safetensors.
+    place: the folder of either, the name of a run below $HIVE_HOME, its `hive.Result`, or a file of `hive export`,
+        FILE.safetensors.
     which: of a run, "latest": the policy of its newest checkpoint; "best": the policy with the highest mean return in
         an evaluation or, without [evaluation], over 100 training episodes.
     own_code: whether to import and call the classes that [network] of the run names.
@@ -167,7 +175,7 @@ def load(place: str | Path, which: str = "latest", *, own_code: bool = False, po
     another `which`, and for "best" with the folder of a checkpoint or with a file; MemoryShort before anything large is
     allocated.
     """
-    (checkpoint,) = held(lambda: [checkpoint_at(str(place), which, policy)])
+    (checkpoint,) = held(lambda: [checkpoint_at(os.fspath(place), which, policy)])
     return policy_of(checkpoint, own_code=own_code)
 
 

@@ -13,6 +13,7 @@ import contextlib
 import copy
 import functools
 import itertools
+import json
 import os
 import re
 import sys
@@ -25,7 +26,7 @@ from typing import Any
 from hive.config import SCHEMES, Config, is_reference, render
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
-from hive.config.other_names import homes_of, is_key, note_on
+from hive.config.other_names import homes_of, is_key, note_on, way_of
 from hive.config.policies import POLICIES
 from hive.config.schema import CUSTOM, SECTIONS
 from hive.config.syntax import parse, read
@@ -104,6 +105,10 @@ def _opened(given: Given) -> tuple[Path | None, dict[str, Any]]:
         return None, {}
     if isinstance(given, Mapping):
         return None, _copied(given)
+    other: object = given  # as programs without types may give it
+    if not isinstance(other, str | os.PathLike):
+        what = f"`{_shown(other)}`" if isinstance(other, type) else f"an object of type {type(other).__name__}"
+        raise UsageError(f"{what} is neither a config file nor a scheme", hint=meant_call([other]))
     text = os.fspath(given)
     if isinstance(given, str) and (given in SCHEMES or is_reference(given)) and not Path(given).is_file():
         return None, {"run": {"scheme": given}}
@@ -112,8 +117,32 @@ def _opened(given: Given) -> tuple[Path | None, dict[str, Any]]:
     close = closest(text.lower(), SCHEMES)
     hint = f"did you mean `{close}`?" if close else f"the schemes are {', '.join(SCHEMES)}"
     if VERSIONED.search(text):
-        hint = f'an environment has a keyword of its own: env="{text}"'
+        hint = f"an environment has a keyword of its own: {meant_call([text])}"
+    if text.endswith("Policy"):
+        hint = f"{way_of('hive', 'MlpPolicy')}; the first argument is the algorithm: {meant_call([])}"
     raise UsageError(f"`{text}` is neither a config file nor a scheme", hint=hint)
+
+
+def meant_call(values: Sequence[object]) -> str:
+    """Return the call of hive.train that positional arguments seem to mean, such as those of other trainers."""
+    texts = [one for one in values if isinstance(one, str)]
+    scheme = next((one.lower() for one in texts if one.lower() in SCHEMES), "ppo")
+    config = next((one for one in texts if one.endswith(".toml")), scheme)
+    environments = [one for one in values if isinstance(one, type) or callable(one) or hasattr(one, "step")]
+    environments += [one for one in texts if VERSIONED.search(one) or is_reference(one)]
+    steps = [f"steps={one:_}" for one in values if type(one) is int]
+    env = [] if not environments and config.endswith(".toml") else [f"env={_shown(next(iter(environments), ...))}"]
+    return f"hive.train({', '.join([_shown(config), *env, *steps[:1]])})"
+
+
+def _shown(value: object) -> str:
+    """Return a class, function, environment or text as a call names it."""
+    if (spec := getattr(value, "spec", None)) is not None and not isinstance(value, type):
+        value = str(getattr(spec, "id", spec))
+    if isinstance(value, str):
+        return json.dumps(value)
+    name = str(getattr(value, "__name__", type(value).__name__))
+    return name if name.isidentifier() and value is not ... else "..."
 
 
 def _keys(keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,7 +161,8 @@ def _keys(keywords: Mapping[str, Any]) -> dict[str, Any]:
         else:
             problems.append(f"{keyword}: {_problem(keyword, homes)}")
     if problems:
-        raise ConfigError("\n".join(problems), hint="`hive config FILE` lists every key")
+        unknown = any(one.endswith("see the keys") for one in problems)
+        raise ConfigError("\n".join(problems), hint="`hive config FILE` lists every key" if unknown else "")
     return found
 
 
@@ -227,6 +257,8 @@ def _has(table: type | None, key: str) -> bool:
 def _sent_one(name: str, wish: str, value: Any, sender: _Sender) -> Any:
     is_env = name.endswith("env.id")
     if isinstance(value, str):
+        if is_env:
+            _check_name(value)
         return sender.registered(value) if is_env else value
     if is_env and hasattr(value, "entry_point") and isinstance(getattr(value, "id", None), str):
         return sender.registered(value.id)  # a gymnasium.EnvSpec
@@ -235,6 +267,17 @@ def _sent_one(name: str, wish: str, value: Any, sender: _Sender) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     return sender.reference(value, _made_by(value) if is_env else wish)
+
+
+def _check_name(text: str) -> None:
+    """Raise UsageError for the name of a class of the program, which the processes of a run cannot find by it."""
+    name = text.removeprefix("__main__:")
+    value = vars(sys.modules["__main__"]).get(name)
+    if name.isidentifier() and (isinstance(value, type) or (text != name and callable(value))):
+        raise UsageError(
+            f"`{text}` is the name of a class or function of this program, which other processes do not find",
+            hint=f"give it without quotes: env={name}",
+        )
 
 
 def _check_environment(value: Any) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
+import sys
 import tomllib
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -166,7 +168,7 @@ WRONG: list[tuple[Any, dict[str, Any], str, str]] = [
     ("CartPole-v1", {}, "`CartPole-v1` is neither a config file nor a scheme", 'env="CartPole-v1"'),
     ("PPO", {}, "`PPO` is neither a config file nor a scheme", "did you mean `ppo`?"),
     ("qqq", {}, "`qqq` is neither", "the schemes are"),
-    ("ppo", {"workers": 2}, "workers: several keys .* `collection.workers`, `gradients.workers`", "hive config"),
+    ("ppo", {"workers": 2}, "workers: several keys .* `collection.workers`, `gradients.workers`", ""),
     (
         "ppo",
         {"gamma": 0.9, "learn_rate": 1},
@@ -192,6 +194,32 @@ def test_what_is_no_config_is_named_with_the_way_out(
     with pytest.raises(HiveError, match=message) as caught:
         hive.train(config, **keywords)
     assert hint in caught.value.hint
+    assert not home.exists()
+
+
+CALLS: list[tuple[Callable[[], Any], str]] = [
+    (lambda: hive.train("ppo", "CartPole-v1"), 'hive.train("ppo", env="CartPole-v1")'),  # type: ignore[misc,arg-type]
+    (lambda: hive.train("MlpPolicy", Coin(), 10_000), 'hive.train("ppo", env=Coin, steps=10_000)'),  # type: ignore[misc]
+    (lambda: hive.train(Coin, "SAC"), 'hive.train("sac", env=Coin)'),  # type: ignore[misc,arg-type]
+    (lambda: hive.train(Coin), 'hive.train("ppo", env=Coin)'),  # type: ignore[arg-type]
+    (lambda: hive.train(Coin(), verbose=1), 'hive.train("ppo", env=Coin)'),  # type: ignore[arg-type]
+    (lambda: hive.train("MlpPolicy", env=Coin), 'hive.train("ppo", env=...)'),
+    (lambda: hive.run(own, "ppo", 3), "hive.run(topology, config,"),  # type: ignore[misc]
+    (lambda: asyncio.run(hive.train_async("ppo", Coin)), 'hive.train("ppo", env=Coin)'),  # type: ignore[misc,arg-type]
+    (lambda: hive.Result.resume(None, 2_000), "result.resume(steps=2000)"),  # type: ignore[misc,arg-type]
+    (lambda: hive.train("ppo", env="Mine"), "env=Mine"),
+]
+
+
+@pytest.mark.parametrize(("call", "meant"), CALLS)
+def test_a_call_in_the_form_of_other_trainers_is_answered_in_two_lines(
+    call: Callable[[], Any], meant: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["__main__"], "Mine", Coin, raising=False)
+    with pytest.raises(HiveError) as caught:
+        call()
+    assert meant in caught.value.hint
+    assert len(traceback.extract_tb(caught.value.__traceback__)) <= (9 if "async" in str(call.__code__.co_names) else 2)
     assert not home.exists()
 
 

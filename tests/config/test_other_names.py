@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import re
+from typing import Any
 
 import pytest
 
+import hive
 from hive.config import load_config
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
@@ -179,3 +182,37 @@ def test_a_key_without_a_name_makes_no_other_key_wrong() -> None:
     with pytest.raises(ConfigError) as caught:
         load_config("x.toml", text=f'{ENV}[algorithm]\ndiscount = 0.9\n"" = 1\n')
     assert "too" not in str(caught.value)
+
+
+OWNERS: dict[str, Any] = {
+    "hive": hive,
+    "policy": hive.Policy,
+    "result": hive.Result,
+    "event": hive.RoundEvent,
+    "callback": hive.Callback,
+}
+
+
+@pytest.mark.parametrize("table", OWNERS)
+def test_names_of_python_are_answered_where_hive_does_not_have_them(table: str) -> None:
+    owner = OWNERS[table]
+    names = other_names(table)
+    assert names
+    assert not names.keys() & {*dir(owner), *getattr(owner, "__dataclass_fields__", ())}
+    for name, way in names.items():
+        with pytest.raises((ImportError, AttributeError)) as caught:
+            getattr(owner if table == "hive" else owner.__new__(owner), name)
+        assert caught.value.__notes__ == [f"hint: {way}"], name
+
+
+def test_algorithms_are_answered_and_other_names_are_not() -> None:
+    with pytest.raises(ImportError) as caught:
+        from hive import PPO  # noqa: F401
+    assert 'hive.train("ppo"' in caught.value.__notes__[0]
+    assert not hasattr(hive, "nothing_of_this_name")
+    policy = hive.Policy.__new__(hive.Policy)
+    assert not hasattr(policy, "nothing_of_this_name")
+    assert copy.copy(policy).__dict__ == {}
+    with pytest.raises(TypeError) as wrong:
+        policy(None, deterministic=True)
+    assert "noise=" in wrong.value.__notes__[0]

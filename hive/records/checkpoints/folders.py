@@ -222,8 +222,11 @@ def checkpoint_at(place: str, which: str = "latest", policy: str | None = None) 
     Checksums are compared. Raises RecordError if there is no intact one, and UsageError for an unknown run, another
     `which`, "best" with the folder of a checkpoint or with a file, and a policy that a file does not hold.
     """
-    if which not in WHICH:
-        raise UsageError(f'invalid `which` {which!r}: expected "{WHICH[0]}" or "{WHICH[1]}"')
+    if not isinstance(which, str) or which not in WHICH:
+        calls = (
+            "" if isinstance(which, str) else "action = result.policy()(observation), or hive.load(RUN)(observation)"
+        )
+        raise UsageError(f'invalid `which` {which!r}: expected "{WHICH[0]}" or "{WHICH[1]}"', hint=calls)
     folder = user_path(place)
     if is_policy_file(place) and not folder.is_dir():
         return _exported(folder, which, policy)

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hive.config.other_names import no_attribute, way_of
 from hive.config.values import closest
 from hive.errors import TopologyError, UsageError
 from hive.plain_data import is_plain
@@ -31,6 +32,9 @@ NAME_BYTES = 200  # of the name of a metric, attribute or option
 
 class Callback:
     """What a callback may have. Override any of these methods; each is called with one event."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise no_attribute(self, "callback", name)
 
     def on_round(self, event: RoundEvent) -> None:
         """Follow the end of a round: each collector has made one more rollout, and all updates of it are made."""
@@ -102,6 +106,9 @@ class CallbackEvent:
     mean_return_100: float  # mean of the last 100 training returns, of fewer if there are fewer; NaN before the first
     number_of_episodes: int = 0  # training episodes so far
     _actions: Actions = field(default_factory=Actions, repr=False, compare=False)
+
+    def __getattr__(self, name: str) -> Any:
+        raise no_attribute(self, "event", name)
 
     @property
     def env(self) -> EnvironmentHandle:
@@ -207,13 +214,17 @@ def check_methods(target: Any, shown: str) -> None:
     unknown = [name for name in dir(cls) if name.startswith("on_") and name not in (*HANDLERS, "on_result")]
     if unknown:
         close = closest(unknown[0], HANDLERS)
+        way = way_of("method", unknown[0])
+        meant = f"use {way}" if way else f"did you mean `{close}`?" if close else ""
         raise TopologyError(
             f"the callback `{shown}` has a method `{unknown[0]}`, which hive never calls",
-            hint=f"did you mean `{close}`? " * bool(close) + f"a callback may have {', '.join(HANDLERS)}",
+            hint="; ".join(filter(None, [meant, f"a callback may have {', '.join(HANDLERS)}"])),
         )
     if not handlers_of(target):
+        others = [f"in place of `{name}` use {way}" for name in dir(cls) if (way := way_of("method", name))]
         raise TopologyError(
-            f"the callback `{shown}` has none of the methods of a callback", hint=f"define {', '.join(HANDLERS)}"
+            f"the callback `{shown}` has none of the methods of a callback",
+            hint="; ".join([*others[:1], f"define {', '.join(HANDLERS)}"]),
         )
 
 

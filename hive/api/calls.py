@@ -1,0 +1,61 @@
+"""What calls of hive from Python have in common: brief tracebacks, and an answer to calls of other trainers' form."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar, cast
+
+from hive.errors import HiveError, UsageError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class BriefErrors:
+    """Leaves the frames of hive out of the tracebacks of its own errors, whose text says all; not of runs `inline`."""
+
+    def __init__(self, inline: bool) -> None:
+        self.inline = inline
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, HiveError) and not self.inline:
+            error.__traceback__ = None
+            error.__suppress_context__ = True
+
+
+def by_name(count: int, meant: Callable[[Sequence[object]], str]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make a function raise UsageError for more than `count` arguments without names, and its errors brief.
+
+    meant: returns the call that these arguments mean.
+    """
+
+    def decorated(function: Callable[P, T]) -> Callable[P, T]:
+        method = "." in function.__qualname__
+        name = function.__qualname__.lower() if method else f"hive.{function.__qualname__}"
+
+        def check(given: Sequence[object]) -> None:
+            if len(given) > count:
+                takes = f"{count - method} argument{'' if count - method == 1 else 's'}"
+                what = f"`{name}` takes {takes} without a name, and got {len(given) - method}"
+                raise UsageError(what, hint=meant(given))
+
+        @functools.wraps(function)
+        def call(*given: P.args, **named: P.kwargs) -> T:
+            with BriefErrors(bool(named.get("inline"))):
+                check(given)
+                return function(*given, **named)
+
+        @functools.wraps(function)
+        async def call_async(*given: P.args, **named: P.kwargs) -> Any:
+            with BriefErrors(bool(named.get("inline"))):
+                check(given)
+                return await cast(Any, function)(*given, **named)
+
+        return cast(Callable[P, T], call_async if inspect.iscoroutinefunction(function) else call)
+
+    return decorated
