@@ -29,6 +29,7 @@ ORDER = (
         "clock",
         "declared",
         "cores",
+        "free_memory",
         "gpus",
         "paths",
         "plain_data",

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from hive.cli.parts.arguments import add_json
+from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.listing import in_seconds, status_of, trained
 from hive.cli.parts.select_run import live_elsewhere, live_here
 from hive.errors import HiveError
@@ -43,7 +44,7 @@ def add_ls(commands: Any) -> None:
 
 
 def run_ls(options: argparse.Namespace) -> int:
-    rows = [_run_row(run) for run in find_runs(home_folder())]
+    rows = [_run_row(run) for run in find_runs(home_folder(), lambda cause: print_to_stderr(f"note: {cause}"))]
     if options.json:
         print(json_text(rows, indent=2))
         return 0

@@ -51,7 +51,14 @@ def add_prune(commands: Any) -> None:
 
 def run_prune(options: argparse.Namespace) -> int:
     runs, older_s = _named(options.runs) if options.runs else find_runs(home_folder()), options.older_than * DAY_S
-    items = list(prunable(runs, options.keep, older_s, options.keep_videos, ahead=options.ahead))
+    items: list[Item] = []
+    for run in runs:
+        try:
+            items += list(prunable([run], options.keep, older_s, options.keep_videos, ahead=options.ahead))
+        except RecordError as error:  # a damaged run keeps no other from being pruned
+            if options.runs:
+                raise
+            print(f"warning: nothing of {run.name} is deleted: {error}", file=sys.stderr)
     if not options.runs:
         items += failed_starts(home_folder(), older_s)
     sizes = freed_bytes(items)

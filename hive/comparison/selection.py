@@ -26,6 +26,8 @@ from hive.config.schema import ConfigEntry
 from hive.config.values import toml_text
 from hive.errors import UsageError
 from hive.records import RunDirectory
+from hive.records.documents import DOCUMENT_BYTES
+from hive.records.regular import read_regular
 
 PATTERN = re.compile(r"[*?\[]")
 LABEL = re.compile(r"([A-Za-z0-9_. -]+)=(.+)", re.DOTALL)  # a path with `=` in it is written as ./path
@@ -102,7 +104,10 @@ def _values(run: RunCurves) -> Mapping[str, Any] | None:
     if run.config is None:
         return None
     session = run.directory.session_file
-    whole = hashlib.sha256(session.read_bytes()).hexdigest()[:6] if session.is_file() else ""
+    try:
+        whole = hashlib.sha256(read_regular(session, DOCUMENT_BYTES)).hexdigest()[:6]
+    except OSError:
+        whole = ""  # most runs have none
     return {
         name: _placeless(value, f"{session.resolve()}:", f"{session.name}({whole}):")
         for entry in run.config.entries()

@@ -50,6 +50,7 @@ from hive.hosts.messages import (
 from hive.hosts.shape import shape_of, without_hosts
 from hive.printable import printable
 from hive.records import RunDirectory, open_log
+from hive.records.atomic import FILES
 from hive.records.documents import json_text
 from hive.runtime import Actor, Bytes, SlotOutlet, Subscription, endpoint
 from hive.runtime.memory.status import WAIT_IN
@@ -337,7 +338,7 @@ class HostLink:
         if message.status:
             path = hosts_folder(RunDirectory(self.directory)) / f"{self.name}.json"
             with contextlib.suppress(OSError):  # a full disk: views then show what the head knows
-                path.with_suffix(".new").write_text(json_text(message.status))
+                FILES.write(path.with_suffix(".new"), json_text(message.status).encode())
                 path.with_suffix(".new").replace(path)
 
     def _log(self, client: bytes, message: HostLog, frames: Frames) -> None:

@@ -30,6 +30,7 @@ from hive.config import NetworkConfig
 from hive.config.other_names import names_keywords, no_attribute
 from hive.envs import ActionSpec, ObservationSpec, action_converter, each_action
 from hive.errors import MemoryShort, NetworkError, RecordError
+from hive.free_memory import free_memory, size_text
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.build.configured import check_arrays, copy_arrays, load_module, network_parameters
 from hive.networks.build.convolutions import has_bfloat16_instructions
@@ -44,7 +45,6 @@ from hive.policy.acting_state import ActingState
 from hive.policy.descriptions import classes_in, current_description, distribution_in, heads_in, specs_in
 from hive.policy.given_observations import GivenObservations
 from hive.records import Checkpoint, checkpoint_at, held
-from hive.runtime.process.free_memory import free_memory, size_text
 from hive.runtime.process.user_code.torch_state import hive_torch
 
 REFERENCES = ("module", "extractor", "policy_head", "value_head")  # keys of [network] that may name user-defined code

@@ -28,6 +28,7 @@ from typing import TypeAlias
 
 from hive.errors import RecordError
 from hive.records.documents import JSON, failure, json_text, read_object
+from hive.records.regular import write_new
 
 DONE = "DONE"
 UNFINISHED = ".hive-tmp"
@@ -43,7 +44,9 @@ class Files:
         path.mkdir()
 
     def write(self, path: Path, data: bytes | memoryview) -> None:
-        path.write_bytes(data)
+        """Write a new file in the place of anything that has its name."""
+        Files.remove(self, path)
+        write_new(path, data)
 
     def sync(self, path: Path) -> None:
         """Force a file's content, or a folder's entries, onto the disk."""
@@ -62,7 +65,7 @@ class Files:
 
     def remove(self, path: Path) -> None:
         """Remove a file, or a folder with its content. Do nothing if it does not exist."""
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
@@ -100,7 +103,7 @@ def atomic_file(path: Path, files: Files = FILES) -> Iterator[Path]:
     RecordError if it cannot be written.
     """
     with _renamed_at_end(path, files) as temporary:
-        files.remove(temporary)
+        files.write(temporary, b"")  # so that it is no link when the other writer opens it
         yield temporary
         files.sync(temporary)
 

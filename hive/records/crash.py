@@ -20,6 +20,7 @@ from hive.errors import HiveError
 from hive.records.atomic import write_json
 from hive.records.directory import RunDirectory
 from hive.records.documents import failure
+from hive.records.regular import write_new
 
 # Maximum reports of one actor. After that many they hardly differ, so the last one is overwritten.
 REPORTS = 100
@@ -80,8 +81,9 @@ def write_crash(
     while True:
         path = directory.crash_file(actor, n)
         try:
-            with path.open("x" if n < REPORTS else "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.writelines(texts)
+            if n >= REPORTS:
+                path.unlink(missing_ok=True)
+            write_new(path, "".join(texts).encode(errors="backslashreplace"))
             return path
         except FileExistsError:
             n += 1

@@ -30,14 +30,19 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from hive.errors import RecordError, UsageError
 from hive.paths import SESSION_FILE, user_path
 from hive.records.documents import failure
+from hive.records.regular import KINDS, write_new
 
 LATEST = "latest"
+POLICIES = "policies"  # the folders of the policies after the first
+FOLDERS = ("log", "crash", "checkpoints", "best", "not-finite", "videos", "environments", POLICIES)
+"""The folders of a run directory. A link in the place of one would lead writers and `hive prune` out of the run."""
 
 # Files in the folder of a checkpoint.
 WEIGHTS_FILE = "weights.safetensors"
@@ -56,6 +61,10 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 def home_folder() -> Path:
     """Return the folder of all runs: $HIVE_HOME, or ./runs. Raises UsageError for a `~` that has no folder."""
     return user_path(os.environ.get("HIVE_HOME") or "runs")
+
+
+class NoRunError(RecordError):
+    """A path is not a run directory."""
 
 
 class _Below:
@@ -96,7 +105,7 @@ class RunDirectory:
     spaces_file = _Below("spaces.json")  # what environments in processes of their own have told of their spaces
     environments = _Below("environments")  # exists only where processes step environments
     policies_file = _Below("policies.json")
-    policies = _Below("policies")
+    policies = _Below(POLICIES)
 
     @classmethod
     def create(cls, home: Path, name: str) -> RunDirectory:
@@ -123,17 +132,22 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """Open an existing run directory; links are followed. Raises RecordError if `path` is not one."""
+        """Open an existing run directory; links to it are followed.
+
+        Raises NoRunError if `path` is not one, and RecordError for one with a link in the place of a folder.
+        """
         try:
             directory = cls(path.resolve())
-            if directory.logs.is_dir() and directory.checkpoints.is_dir():
-                resolved = directory.resolved_file  # read as a config, which may be a pipe if a user gives it
+            resolved = directory.resolved_file  # read as a config, which may be a pipe if a user gives it
+            # One of the three may be missing: users delete checkpoints and logs to free space, and a start can fail.
+            if directory.logs.is_dir() + directory.checkpoints.is_dir() + os.path.lexists(resolved) > 1:
                 if resolved.is_symlink() or (resolved.exists() and not resolved.is_file()):
                     raise RecordError(f"`{resolved}` is not a file of hive", hint="remove what lies in its place")
+                directory.refuse_links()
                 return directory
         except (OSError, RuntimeError, ValueError):
             pass  # no permission, circular links, or an invalid file name
-        raise RecordError(f"`{path}` is not a run directory")
+        raise NoRunError(f"`{path}` is not a run directory")
 
     @classmethod
     def of_policy(cls, path: Path) -> RunDirectory:
@@ -152,6 +166,27 @@ class RunDirectory:
     def name(self) -> str:
         return self.path.name
 
+    def refuse_links(self, *more: Path) -> None:
+        """Raise RecordError if a folder of the run is a link, or one of `more`."""
+        folders = (*more, *(self.path / name for name in FOLDERS))
+        if linked := next((folder for folder in folders if folder.is_symlink()), None):
+            raise RecordError(
+                f"`{linked}` is a link, not a folder of hive", hint="move the whole run directory, and link that"
+            )
+
+    def refuse_others(self) -> None:
+        """Raise RecordError if anything but a file or folder of hive lies where a run that continues will write."""
+        self.refuse_links()
+        files = [self.path / below.name for below in vars(RunDirectory).values() if isinstance(below, _Below)]
+        try:
+            for path in (*files, *self.logs.iterdir(), *self.environments.glob("*")):
+                expected = stat.S_IFDIR if path.name in FOLDERS and path.parent == self.path else stat.S_IFREG
+                if os.path.lexists(path) and (kind := stat.S_IFMT(path.lstat().st_mode)) != expected:
+                    what = KINDS.get(kind, "something else")
+                    raise RecordError(f"`{path}` is {what}, not {KINDS[expected]} of hive", hint="remove it")
+        except OSError as error:
+            raise failure("read", self.path, error) from error
+
     def log_file(self, actor: str) -> Path:
         return self.logs / f"{actor}.log"
 
@@ -160,8 +195,9 @@ class RunDirectory:
 
     def reserve(self) -> None:
         """Reserve the disk space of a summary, so that it can be written even if the disk is full by then."""
+        self.release()
         with contextlib.suppress(OSError):  # the disk is already full
-            (self.path / RESERVE_FILE).write_bytes(bytes(RESERVE_BYTES))
+            write_new(self.path / RESERVE_FILE, bytes(RESERVE_BYTES))
 
     def release(self) -> None:
         """Release the reserved disk space; called right before the summary is written."""

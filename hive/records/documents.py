@@ -27,6 +27,7 @@ from hive.records.regular import read_regular
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
 Document = TypeVar("Document")
+DOCUMENT_BYTES = 1 << 26  # of a document that is read; a state.json with the bounds of a million pixels has 40 MB
 MISSING = object()  # the value of a required key that data lacks
 
 
@@ -64,7 +65,7 @@ def parse_object(data: bytes) -> dict[str, Any] | None:
         value = json.loads(data)
         if b"\\ud" in data.lower():
             value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, MemoryError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -79,7 +80,7 @@ def is_json_number(value: object) -> bool:
 def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file. Raises RecordError if the file cannot be read or is not a JSON object."""
     try:
-        value = parse_object(read_regular(path))
+        value = parse_object(read_regular(path, DOCUMENT_BYTES))
     except OSError as error:
         raise failure("read", path, error) from error
     if value is None:

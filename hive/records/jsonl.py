@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hive.records.documents import failure, is_json_number, json_text, parse_object
-from hive.records.regular import open_regular
+from hive.records.regular import open_appended, open_regular
 from hive.records.tail import LINE_BYTES, Tail
 
 # Bytes of the first read of a tail, in which most tails (a hundred lines) fit.
@@ -52,7 +52,7 @@ class JsonlWriter:
             raise failure("open", path, error) from error
 
     def _open(self) -> None:
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._descriptor = open_appended(self.path)
         self._torn = _ends_torn(self._descriptor)
 
     def _reopen(self) -> None:
@@ -192,7 +192,7 @@ def last_lines(path: Path, n: int) -> list[bytes]:
         return []
     try:
         span, size = TAIL_BYTES, path.stat().st_size
-        while len(lines := [*Tail(path, span).read()]) < n and span < size:
+        while len(lines := [*Tail(path, span).read()]) < n and span < min(size, n * LINE_BYTES):
             span *= 4
         return lines[-n:]
     except FileNotFoundError:

@@ -19,12 +19,14 @@ import re
 import sys
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from operator import itemgetter
 from pathlib import Path
 
 from hive.records.documents import failure
 from hive.records.jsonl import last_lines
+from hive.records.regular import open_appended
 from hive.records.tail import Tail
 
 # Size and number of files: 30 MB per actor in total, some days of messages; a hundred actors fit on a small disk.
@@ -130,6 +132,9 @@ class _FoldingHandler(RotatingFileHandler):
         self.held: logging.LogRecord | None = None  # the newest repetition that was not written
         self.repeats = 0
         self.since = 0.0  # time of the last line, in seconds since 1970
+
+    def _open(self) -> TextIOWrapper:
+        return open(open_appended(Path(self.baseFilename)), "a", encoding=self.encoding, errors=self.errors)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

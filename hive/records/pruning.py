@@ -158,7 +158,7 @@ def _never_began(run: RunDirectory) -> bool:
     """Whether a run has nothing that a user could miss: no metrics, weights or videos."""
     if size_of(run.metrics_file) or (run.videos.exists() and any(path.name[0] != "." for path in run.videos.iterdir())):
         return False
-    damaged = any(path.name[0] != "." for path in run.checkpoints.iterdir())
+    damaged = run.checkpoints.exists() and any(path.name[0] != "." for path in run.checkpoints.iterdir())
     return not damaged and not list_checkpoints(run.checkpoints) and best_policy(run.best, verify=False) is None
 
 

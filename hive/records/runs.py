@@ -9,28 +9,26 @@ This module does not communicate with runs.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from hive.errors import RecordError, UsageError
 from hive.paths import user_path
 from hive.records.atomic import write_json
-from hive.records.directory import LATEST, RunDirectory
-from hive.records.documents import failure, read_document, read_object
+from hive.records.directory import LATEST, NAME, POLICIES, NoRunError, RunDirectory
+from hive.records.documents import MISSING, failure, misfit, read_document, read_object
 from hive.records.jsonl import tail_jsonl
 from hive.records.owner import boot_id, owner_of, pid_namespace
 from hive.records.summary import Summary
 
 # Maximum names in an error message: they fit in a line of a terminal.
 NAMES_SHOWN = 5
-
-
-POLICIES = "policies"  # in a run's directory: the folders of the policies after the first
 
 
 @dataclass(frozen=True)
@@ -109,10 +107,11 @@ def run_state(directory: RunDirectory) -> str:
         return "failed" if directory.failure_file.is_file() else "lost"
 
 
-def find_runs(home: Path) -> list[RunDirectory]:
+def find_runs(home: Path, refused: Callable[[str], object] = lambda cause: None) -> list[RunDirectory]:
     """Return all runs in `home`, newest last, sorted by their start; by their creation if they never started.
 
-    Raises RecordError if `home` exists and cannot be read.
+    refused: is called with the cause for each run that is left out because a link is in it. Raises RecordError if
+    `home` exists and cannot be read.
     """
     found = []
     try:
@@ -125,8 +124,10 @@ def find_runs(home: Path) -> list[RunDirectory]:
         try:
             directory = RunDirectory.open(path)
             found.append((_age(directory), directory))
-        except (RecordError, OSError):
+        except (NoRunError, OSError):
             continue  # not a run, or removed in the meantime
+        except RecordError as error:
+            refused(str(error))
     return [directory for _, directory in sorted(found, key=itemgetter(0))]
 
 
@@ -134,7 +135,7 @@ def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -
     """Return the run that `text` names: a name, a path, a unique prefix of a name, or "latest".
 
     `elsewhere` are runs outside of `home` that can be selected by name too; those in `home` have precedence.
-    Raises UsageError if no run matches, or more than one.
+    Raises UsageError if no run matches, or more than one, and RecordError for a run with a link in it.
     """
     runs = find_runs(home)
     if text == LATEST:
@@ -144,10 +145,9 @@ def resolve_run(home: Path, text: str, elsewhere: Sequence[RunDirectory] = ()) -
     named = {run.name: run for run in (*elsewhere, *runs)}
     if text in named:
         return named[text]
-    try:
-        return RunDirectory.open(user_path(text))
-    except RecordError:
-        pass  # not a path either: try prefixes
+    for path in (user_path(text), home / text):  # the second is a run that `find_runs` has left out
+        with contextlib.suppress(NoRunError):
+            return RunDirectory.open(path)
     matches = [run for run in runs if run.name.startswith(text)]
     matches = matches or [run for run in elsewhere if run.name.startswith(text)]
     if len(matches) > 1:
@@ -197,17 +197,45 @@ def _list(runs: Sequence[RunDirectory], last: str = ", ") -> str:
     return last.join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
+class PolicyRow(TypedDict):
+    """A row of policies.json. folder: "" for the first policy, whose files are the run's, and policies/NAME."""
+
+    name: str
+    agents: list[str]
+    algorithm: str
+    folder: str
+
+
+def policy_rows(run: RunDirectory) -> list[PolicyRow]:
+    """Return the rows of policies.json; [] for a run whose environment has one agent.
+
+    Raises RecordError for a damaged file, which includes any folder that hive does not write: what is in it may be
+    deleted.
+    """
+    file = run.policies_file
+    if not file.exists() and not file.is_symlink():
+        return []
+    rows: list[PolicyRow] = read_object(file).get("policies", MISSING)
+    wrong = misfit(rows, list[PolicyRow], "policies")
+    for number, row in enumerate(() if wrong else rows):
+        if not NAME.fullmatch(row["name"]) or row["folder"] != (f"{POLICIES}/{row['name']}" if number else ""):
+            wrong = f"`policies.{number}` has another folder than its name: {row['folder']!r}"
+    if not wrong and len({row["name"] for row in rows}) < len(rows):
+        wrong = "two policies have one name"
+    if wrong:
+        raise RecordError(f"`{file}` is damaged: {wrong}")
+    return rows
+
+
 def policies_of(run: RunDirectory) -> dict[str, RunDirectory]:
     """Return the folder of each policy that a run trains, by name; {} for a run whose environment has one agent.
 
-    Raises RecordError for a damaged file.
+    Raises RecordError for a damaged file and for a folder that is a link.
     """
-    if not run.policies_file.exists():
-        return {}
-    rows = read_object(run.policies_file).get("policies")
-    if not isinstance(rows, list):
-        raise RecordError(f"`{run.policies_file}` is damaged: it has no list of policies")
-    return {str(row["name"]): RunDirectory(run.path / str(row["folder"])) for row in rows}
+    folders = {row["name"]: RunDirectory(run.path / row["folder"]) for row in policy_rows(run)}
+    for folder in folders.values():
+        folder.refuse_links(*(() if folder == run else (folder.path.parent, folder.path)))
+    return folders
 
 
 def folder_of_run(folder: Path) -> Path:

@@ -15,9 +15,8 @@ from typing import Any
 
 from hive.errors import RecordError
 from hive.records.directory import RunDirectory
-from hive.records.documents import read_object
 from hive.records.return_text import return_text
-from hive.records.runs import last_training_line, policies_of
+from hive.records.runs import last_training_line, policies_of, policy_rows
 
 LEARNER = "learner-{}"  # the actor that trains policy 0, 1, ...
 SHOWN = 4  # policies in a line
@@ -47,20 +46,19 @@ def standings(
     counters: of the actors of a live run, by name; None: read the files.
     """
     try:
-        folders = policies_of(run)
-        rows = {row["name"]: row for row in read_object(run.policies_file)["policies"]} if len(folders) > 1 else {}
+        rows, folders = policy_rows(run), policies_of(run)
         found = []
-        for number, (name, folder) in enumerate(folders.items() if rows else ()):
+        for number, row in enumerate(rows if len(rows) > 1 else ()):
+            name, folder = row["name"], folders[row["name"]]
             if counters is None:
                 line = last_training_line(folder)
                 values = {"updates": line.get("updates", 0), "mean_return_100": line.get("return/mean_100")}
             else:
                 values = dict(counters.get(LEARNER.format(number), {}))
-            mean, algorithm = values.get("mean_return_100"), str(rows[name].get("algorithm", ""))
+            mean = values.get("mean_return_100")
             known = mean is not None and math.isfinite(mean) and bool(values.get("episodes", 1))
-            agents = [str(agent) for agent in rows[name]["agents"]]
             updates = int(values.get("updates", 0))
-            found.append(PolicyStanding(name, agents, algorithm, updates, mean if known else None))
+            found.append(PolicyStanding(name, row["agents"], row["algorithm"], updates, mean if known else None))
         return tuple(found)
     except (RecordError, LookupError, TypeError, ValueError):
         return ()

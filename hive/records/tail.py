@@ -77,3 +77,12 @@ class Tail:
                 yield line
             if len(rest) >= LINE_BYTES:
                 self.position, self.in_long_line, rest = self.position + len(rest), True, b""
+                self.position = _next_data(descriptor, self.position)
+
+
+def _next_data(descriptor: int, position: int) -> int:
+    """Return where the content continues at or after `position`: a hole, which may have terabytes, is not read."""
+    try:
+        return os.lseek(descriptor, position, os.SEEK_DATA)
+    except OSError:  # the rest of the file is a hole (ENXIO)
+        return max(position, os.fstat(descriptor).st_size)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.errors import RecordError
+from hive.free_memory import free_memory
+from hive.records.atomic import atomic_file
 from hive.records.documents import failure
+from hive.records.regular import open_regular
 
 Fields = dict[str, NDArray[Any]]
 """Arrays [N, ...] by the names above."""
 
 ARRAY_SUFFIX = ".npy"
+DEFLATED = 1040  # the most bytes that one byte of deflate stands for (1,032), and a few for short arrays
 
 OBSERVATIONS, NEXT, ACTIONS = "observations", "next_observations", "actions"
 REWARDS, TERMINATED, TRUNCATED = "rewards", "terminated", "truncated"
@@ -69,16 +74,20 @@ def read_transitions(path: Path) -> tuple[Fields, list[str]]:
     unread: list[str] = []
     faults: list[str] = []
     try:
-        with zipfile.ZipFile(path) as archive:
-            for member in archive.namelist():
-                name = member.removesuffix(ARRAY_SUFFIX)
+        with open_regular(path.resolve()) as file, zipfile.ZipFile(file) as archive:
+            free = free_memory()
+            left = free.usable
+            for member in archive.infolist():
+                name = member.filename.removesuffix(ARRAY_SUFFIX)
                 if (known := known_name(name)) is None:
                     unread.append(name)
                 elif known in found:
                     faults.append(f"`{known}` and `{name}` are one array")
                 else:
-                    with archive.open(member) as stream:
-                        found[known] = np.lib.format.read_array(stream)
+                    left -= member.file_size
+                    if left < 0:
+                        raise MemoryError(f"{free} are free")
+                    found[known] = _array(archive, member)
     except OSError as error:
         raise failure("read", path, error) from error
     except MemoryError as error:
@@ -97,26 +106,37 @@ def read_transitions(path: Path) -> tuple[Fields, list[str]]:
     return found, unread
 
 
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """Return an array of an archive. Raises ValueError if it would have more bytes than the member."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"`{member.filename}` is compressed in a way that NumPy does not use")
+    if member.file_size > DEFLATED * (member.compress_size + 1):
+        raise ValueError(f"`{member.filename}` has {member.compress_size:,} bytes, too few for {member.file_size:,}")
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read_header(stream)
+    if any(length < 0 for length in shape) or prod(shape) * dtype.itemsize > member.file_size:
+        raise ValueError(f"`{member.filename}` has the shape {list(shape)}, and {member.file_size:,} bytes")
+    with archive.open(member) as stream:
+        array: NDArray[Any] = np.lib.format.read_array(stream)
+    return array
+
+
 def write_transitions(path: Path, fields: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays [N, ...] by the names of the module. The file appears completely or not at all. Raises RecordError.
 
     Not compressed, so that a memory of gigabytes is written as fast as the disk takes it.
     """
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            for name, array in fields.items():
-                # A fixed date: the same transitions are the same bytes.
-                member = zipfile.ZipInfo(f"{name}{ARRAY_SUFFIX}", (1980, 1, 1, 0, 0, 0))
-                with archive.open(member, "w", force_zip64=True) as stream:
-                    np.lib.format.write_array(stream, np.ascontiguousarray(array))
-        unfinished.replace(path)
-    except OSError as error:
-        unfinished.unlink(missing_ok=True)
-        raise failure("write", path, error) from error
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    with (
+        atomic_file(path) as unfinished,
+        zipfile.ZipFile(unfinished, "w", zipfile.ZIP_STORED, allowZip64=True) as archive,
+    ):
+        for name, array in fields.items():
+            # A fixed date: the same transitions are the same bytes.
+            member = zipfile.ZipInfo(f"{name}{ARRAY_SUFFIX}", (1980, 1, 1, 0, 0, 0))
+            with archive.open(member, "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.ascontiguousarray(array))
 
 
 def transitions_refused(place: str, faults: list[str]) -> RecordError:

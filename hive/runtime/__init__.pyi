@@ -31,8 +31,6 @@ from hive.runtime.memory.status import START as START
 from hive.runtime.memory.status import WAIT_IN as WAIT_IN
 from hive.runtime.memory.status import WAIT_OUT as WAIT_OUT
 from hive.runtime.memory.status import Status as Status
-from hive.runtime.process.free_memory import free_memory as free_memory
-from hive.runtime.process.free_memory import size_text as size_text
 from hive.runtime.process.limits import check_memory as check_memory
 from hive.runtime.topology.groups import Group as Group
 from hive.runtime.topology.groups import PortRef as PortRef

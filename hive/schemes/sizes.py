@@ -28,7 +28,8 @@ from hive.envs import (
     choices_of,
 )
 from hive.errors import HiveError, MemoryShort
-from hive.runtime import Topology, check_memory, free_memory
+from hive.free_memory import free_memory
+from hive.runtime import Topology, check_memory
 from hive.schemes.trainer import assemble
 from hive.training import Blueprint
 

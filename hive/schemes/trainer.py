@@ -13,9 +13,10 @@ from pathlib import Path
 
 from hive.config import Config, PPOConfig
 from hive.errors import RecordError, TopologyError
+from hive.free_memory import size_text
 from hive.hosts import connect_hosts, host_facts, resumed_elsewhere
 from hive.records import Checkpoint, RunDirectory, list_checkpoints, read_resume_point
-from hive.runtime import Board, Group, PortRef, Shared, SharedIn, Slots, Topology, Zmq, size_text
+from hive.runtime import Board, Group, PortRef, Shared, SharedIn, Slots, Topology, Zmq
 from hive.training import (
     CHANGES_BYTES,
     GOAL_BYTES,

@@ -16,6 +16,7 @@ from hive.config import Config
 from hive.envs import seed_globals
 from hive.errors import MemoryShort, NetworkError
 from hive.experience import Purpose, stream_seed
+from hive.free_memory import allocation_limit, free_memory, size_text
 from hive.networks.build.configured import network_parameters
 from hive.networks.build.convolutions import has_bfloat16_instructions
 from hive.networks.build.custom import buffers_that_training_changes, keeps_numbers_elsewhere, mixes_rows
@@ -25,7 +26,6 @@ from hive.networks.build.network import build_network, check_network_device
 from hive.networks.build.parameters import HeadParameters, NetworkParameters
 from hive.networks.build.spaces import Spaces
 from hive.networks.weights.flat import FlatParameters, InitialWeights
-from hive.runtime.process.free_memory import allocation_limit, free_memory, size_text
 from hive.training.given_weights import GivenWeights
 
 BUFFERS_SHOWN = 3  # maximum buffers named in an error; one BatchNorm has three

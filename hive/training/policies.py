@@ -23,7 +23,7 @@ from hive.envs.agents.seats import Seat, with_returns
 from hive.envs.spaces.kinds import kinds_of, spec_of_kind
 from hive.errors import ConfigError
 from hive.experience import Purpose, stream_seed
-from hive.records.runs import POLICIES
+from hive.records.directory import POLICIES
 
 if TYPE_CHECKING:
     from hive.policy.loaded import Policy

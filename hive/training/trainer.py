@@ -19,8 +19,9 @@ from hive.algorithms.parameters import update_parameter
 from hive.config import Config
 from hive.errors import ConfigError, MemoryShort
 from hive.experience import steps_in
+from hive.free_memory import free_memory, size_text
 from hive.networks.weights.flat import aligned_block
-from hive.runtime import Status, free_memory, size_text
+from hive.runtime import Status
 from hive.runtime.process.user_code.guest import Guest
 from hive.training.blueprint import Blueprint
 from hive.training.gradient.g_worker import GWorker

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from hive.config import Config, ConfigEntry, load_config
+from hive.config import Config, ConfigEntry, load_config, syntax
 from hive.config.values import toml_text
 from hive.errors import UsageError
 from hive.monitor.log_view import LEVELS, MergedLog
@@ -28,7 +28,7 @@ COMMENT = re.compile(r"# (\S+(?: \S+)*?) {2,}")  # the origin, in the comment of
 def config(directory: RunDirectory) -> list[dict[str, str]]:
     """Return every key of the run's config with value, origin and description. Raises ConfigError."""
     known = load_config(directory.resolved_file)
-    lines = directory.resolved_file.read_text(errors="replace").splitlines()
+    lines = syntax.read(directory.resolved_file, directory.resolved_file.name).decode(errors="replace").splitlines()
     return [
         {"key": entry.name, "value": _value(entry.value), "origin": _origin(entry, lines), "doc": entry.doc}
         for entry in known.entries()

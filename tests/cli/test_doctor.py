@@ -20,8 +20,8 @@ from hive.cli.parts import machine_checks
 from hive.cli.parts.machine_checks import BAD, OK, WARN, Diagnosis, machine_findings
 from hive.cli.parts.run_checks import run_findings
 from hive.distribution import HOME
+from hive.free_memory import FreeMemory
 from hive.records import write_checkpoint
-from hive.runtime.process.free_memory import FreeMemory
 from hive.runtime.run import control_server, folders
 from hive.runtime.run.folders import make_socket_folder, socket_root
 

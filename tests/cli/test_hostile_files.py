@@ -169,8 +169,10 @@ def test_doctor_looks_into_no_link(place: Place) -> None:
     directory = place.ended("cart")
     directory.nan_dumps.symlink_to("/dev/zero")
     done = place.hive("doctor", "cart-1")
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 1
+    assert "not-finite` is a link" in done.err
     assert "not finite" not in done.out
+    assert "not-finite` is a link" in place.hive("ls").err
 
 
 @pytest.mark.parametrize("stored", [{}, {"error": "e", "hint": 1, "exit_code": 1, "traceback": ""}, {"error": [1]}])

@@ -150,8 +150,8 @@ def test_a_damaged_file_is_one_error_before_anything_is_allocated(file: Path, ca
 
 
 def test_a_network_larger_than_memory(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hive.free_memory import FreeMemory
     from hive.policy import loaded
-    from hive.runtime.process.free_memory import FreeMemory
 
     monkeypatch.setattr(loaded, "free_memory", lambda: FreeMemory(100))
     with pytest.raises(HiveError, match=r"the network of .* needs .*, and 100 bytes are free"):

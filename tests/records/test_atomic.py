@@ -15,11 +15,13 @@ from hive.errors import RecordError
 from hive.records.atomic import (
     DONE,
     Files,
+    atomic_file,
     atomic_folder,
     check_folder,
     remove_unfinished,
     write_bytes,
     write_json,
+    write_mark,
 )
 
 CONTENT = {"weights.bin": b"w" * 1000, "sub/state.json": b"{}", "empty": b""}
@@ -302,6 +304,32 @@ def test_a_file_is_old_or_new_after_a_fault_at_every_operation(tmp_path: Path, k
     write_bytes(path, b"newest", kind(4))
     assert path.read_bytes() == b"newest"
     assert os.listdir(tmp_path) == ["summary.json"]
+
+
+@pytest.mark.parametrize("planted", ["link", "link to a folder", "pipe", "folder"])
+def test_what_lies_in_the_place_of_a_temporary_name_is_replaced_and_not_followed(planted: str, tmp_path: Path) -> None:
+    (mine := tmp_path / "mine").mkdir()
+    (mine / "file").write_text("mine")
+    for name in (".a.json.hive-tmp", ".b.mp4.hive-tmp", ".c.hive-tmp"):
+        path = tmp_path / name
+        if planted == "folder":
+            path.mkdir()
+        elif planted == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to(mine if planted == "link to a folder" else mine / "file")
+    write_json(tmp_path / "a.json", {"a": 1})
+    with atomic_file(tmp_path / "b.mp4") as temporary:
+        temporary.write_text("pictures")
+    with atomic_folder(tmp_path / "c") as folder:
+        write_mark(folder, "KEEP")
+    (tmp_path / "c/KEEP").unlink()
+    (tmp_path / "c/KEEP").symlink_to(mine / "file")
+    write_mark(tmp_path / "c", "KEEP")
+    assert (tmp_path / "b.mp4").read_text() == "pictures"
+    assert [(mine / name).read_text() for name in os.listdir(mine)] == ["mine"]
+    assert sorted(os.listdir(tmp_path)) == ["a.json", "b.mp4", "c", "mine"]
+    assert not any(path.is_symlink() for path in tmp_path.rglob("*"))
 
 
 def test_write_json_knows_no_nan(tmp_path: Path) -> None:

@@ -275,9 +275,18 @@ def test_no_checkpoint_and_no_folder(tmp_path: Path) -> None:
     assert list_checkpoints(tmp_path) == []
     assert newest_checkpoint(tmp_path) is None
     assert retain(tmp_path, 3) == []
+    none = tmp_path / "none"  # deleted to free space
+    assert [list_checkpoints(none), newest_checkpoint(none), retain(none, 3)] == [[], None, []]
+    none.write_text("")
     for look in (list_checkpoints, newest_checkpoint, lambda root: retain(root, 3)):
-        with pytest.raises(RecordError, match=r"cannot read `.*none`: no such file"):
-            look(tmp_path / "none")
+        with pytest.raises(RecordError, match=r"cannot read `.*none`: not a directory"):
+            look(none)
+
+
+def test_a_deleted_folder_is_made_again_within_a_run_that_exists(tmp_path: Path) -> None:
+    assert save(tmp_path / "checkpoints", 3).is_dir()
+    with pytest.raises(RecordError, match="no such file"):
+        save(tmp_path / "removed/checkpoints", 3)
 
 
 def test_what_is_foreign_is_passed_over(tmp_path: Path) -> None:

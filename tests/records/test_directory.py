@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hive.errors import RecordError, UsageError
-from hive.records.directory import RunDirectory, home_folder
+from hive.records.directory import FOLDERS, RESERVE_BYTES, RESERVE_FILE, NoRunError, RunDirectory, home_folder
 
 
 def test_create_counts_up_and_takes_the_smallest_free_number(tmp_path: Path) -> None:
@@ -135,6 +135,53 @@ def test_places(tmp_path: Path) -> None:
     assert run.log_file("collector-3") == run.path / "log" / "collector-3.log"
     assert run.crash_file("learner-0", 2) == run.path / "crash" / "learner-0-2.txt"
     assert run.videos.name == "videos"
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_run_with_a_link_in_the_place_of_a_folder_is_not_opened(folder: str, tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path / "runs", "pong")
+    run.resolved_file.touch()
+    if (run.path / folder).exists():
+        (run.path / folder).rename(tmp_path / folder)
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (run.path / folder).symlink_to(tmp_path / folder)
+    with pytest.raises(RecordError, match=rf"{folder}` is a link, not a folder of hive"):
+        RunDirectory.open(run.path)
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "log"])
+def test_a_run_without_its_checkpoints_or_logs_is_a_run(name: str, tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, "pong")
+    run.resolved_file.touch()
+    (run.path / name).rmdir()
+    assert RunDirectory.open(run.path) == run
+    run.resolved_file.unlink()
+    with pytest.raises(NoRunError):
+        RunDirectory.open(run.path)
+
+
+def test_what_is_no_file_of_hive_is_refused_before_a_run_continues(tmp_path: Path) -> None:
+    run = RunDirectory.create(tmp_path, "pong")
+    run.refuse_others()
+    for path, make in (
+        (run.metrics_file, lambda path: path.symlink_to("/dev/null")),
+        (run.events_file, os.mkfifo),
+        (run.log_file("learner-0"), Path.mkdir),
+        (run.best, Path.touch),
+    ):
+        make(path)
+        with pytest.raises(RecordError, match=rf"{path.name}` is a (link|pipe|directory|file), not a"):
+            run.refuse_others()
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def test_the_reserve_is_written_through_no_link(tmp_path: Path) -> None:
+    run, mine = RunDirectory.create(tmp_path, "pong"), tmp_path / "mine"
+    mine.write_text("mine")
+    (run.path / RESERVE_FILE).symlink_to(mine)
+    run.reserve()
+    assert mine.read_text() == "mine"
+    assert (run.path / RESERVE_FILE).stat().st_size == RESERVE_BYTES
 
 
 def test_home(monkeypatch: pytest.MonkeyPatch) -> None:

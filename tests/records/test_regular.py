@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from hive.errors import RecordError
-from hive.records import RunDirectory, read_jsonl, read_object
+from hive.free_memory import FreeMemory
+from hive.records import JsonlWriter, RunDirectory, open_log, read_jsonl, read_object
 from hive.records.jsonl import last_lines
 from hive.records.regular import open_regular, read_regular
 
@@ -56,6 +57,45 @@ def test_regular_files_are_read_and_missing_ones_are_missing(tmp_path: Path) -> 
     with pytest.raises(FileNotFoundError) as caught:
         read_regular(tmp_path / "other")
     assert caught.value.errno == errno.ENOENT
+
+
+def sparse(path: Path, size: int = 1 << 40) -> Path:
+    with path.open("wb") as file:
+        file.truncate(size)
+    return path
+
+
+def test_a_document_has_a_limit_before_it_is_read(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"it has 1,099,511,627,776 bytes, and at most [\d,]+ are read"):
+        read_object(sparse(tmp_path / "summary.json"))
+
+
+def test_a_file_larger_than_the_free_memory_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OSError, match="of memory are free"):
+        read_regular(sparse(tmp_path / "weights.safetensors", 1 << 42))
+    monkeypatch.setattr("hive.free_memory.free_memory", lambda: FreeMemory(1 << 60))
+    with pytest.raises(OSError, match="more than this process may allocate"):
+        read_regular(sparse(tmp_path / "weights.safetensors", 1 << 42))
+
+
+def test_holes_in_files_of_lines_are_not_read(tmp_path: Path) -> None:
+    path = sparse(tmp_path / "metrics.jsonl")
+    with path.open("ab") as file:
+        file.write(b'\n{"steps": 1}\n')
+    assert list(read_jsonl(path)) == [{"steps": 1}]
+    assert last_lines(path, 3) == [b'{"steps": 1}']
+    assert list(read_jsonl(sparse(tmp_path / "events.jsonl"))) == []
+
+
+def test_lines_are_appended_to_no_link_and_no_pipe(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    (tmp_path / "link").symlink_to("mine")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        with pytest.raises(RecordError, match=f"it is a {name}"):
+            JsonlWriter(tmp_path / name)
+        with pytest.raises(RecordError, match=f"it is a {name}"):
+            open_log(tmp_path / name, "learner-0")
 
 
 @every_kind

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hive.errors import UsageError
-from hive.records import RunDirectory, policy_directory
+from hive.errors import RecordError, UsageError
+from hive.records import RunDirectory, policies_of, policy_directory
 from hive.records.runs import folder_of_run
 from hive.records.standings import PolicyStanding, returns_text, standings
 
@@ -60,6 +61,32 @@ def test_other_runs_have_none(tmp_path: Path) -> None:
     assert standings(damaged) == ()
     damaged.policies_file.write_text("[")
     assert standings(damaged) == ()
+
+
+OUTSIDE = [{**CIRCLE, "folder": folder} for folder in ("/tmp", "../other-1", "", ".", "policies/../x", "policies/b")]
+DAMAGED = [5, {}, {"name": "circle"}, ["name", "folder"], {**CIRCLE, "agents": "x"}, {**CIRCLE, "name": "../x"}, CROSS]
+
+
+@pytest.mark.parametrize("row", [*OUTSIDE, *DAMAGED], ids=str)
+def test_damaged_rows_and_folders_outside_of_the_run_are_refused(row: Any, tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"policies\.json` is damaged"):
+        policies_of(run_of(tmp_path, CROSS, row))
+    for whole in ("{}", '{"policies": {}}', '{"policies": null}'):
+        run = run_of(tmp_path)
+        run.policies_file.write_text(whole)
+        with pytest.raises(RecordError, match="is damaged"):
+            policies_of(run)
+
+
+@pytest.mark.parametrize("link", ["policies", "policies/circle", "policies/circle/checkpoints"])
+def test_links_in_the_place_of_a_policys_folders_are_refused(link: str, tmp_path: Path) -> None:
+    run = run_of(tmp_path / "runs", CROSS, CIRCLE)
+    for folder in (run.path, tmp_path / "outside"):
+        (folder / "policies/circle/checkpoints").mkdir(parents=True)
+    shutil.rmtree(run.path / link)
+    (run.path / link).symlink_to(tmp_path / "outside" / link)
+    with pytest.raises(RecordError, match=rf"{link}` is a link"):
+        policies_of(run)
 
 
 def test_the_folder_of_a_policy(tmp_path: Path) -> None:

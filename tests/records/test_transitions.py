@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import zipfile
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 from hive.errors import RecordError
+from hive.free_memory import FreeMemory
+from hive.records import transitions
 from hive.records.transitions import parts_of, read_transitions, write_transitions
 
 
@@ -130,13 +133,41 @@ def test_damaged_files_are_refused(tmp_path: Path, compresses: bool) -> None:
     assert refusals > 50
 
 
-def test_a_file_that_claims_more_than_memory_is_refused(tmp_path: Path) -> None:
+def claiming(file: Path, shape: tuple[int, ...], dtype: str = "<f4") -> Path:
+    """Write an array without content, whose header claims one."""
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (10**13,)})
-    with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
+    np.lib.format.write_array_header_1_0(header, {"descr": dtype, "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("rewards.npy", header.getvalue())
-    with pytest.raises(RecordError, match="memory"):
-        read_transitions(tmp_path / "t.npz")
+    return file
+
+
+@pytest.mark.parametrize("shape", [(10**9,), (10**13,), (2**32, 2**32), (-1,), (10**4000,)], ids=range(5))
+def test_a_header_that_claims_more_than_its_member_has_is_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    with pytest.raises(RecordError, match=r"t\.npz` is not a file of arrays"):
+        read_transitions(claiming(tmp_path / "t.npz", shape))
+
+
+def test_more_than_the_free_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transitions, "free_memory", lambda: FreeMemory(100))
+    with pytest.raises(RecordError, match="do not fit into memory: 100 bytes are free"):
+        read_transitions(saved(tmp_path, fields()))
+
+
+def test_encrypted_and_oddly_compressed_members_pipes_and_links_to_devices_are_refused(tmp_path: Path) -> None:
+    whole = bytearray(saved(tmp_path, fields()).read_bytes())
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = -1
+        while (at := whole.find(signature, at + 1)) >= 0:
+            whole[at + flags] |= 1  # encrypted
+    (tmp_path / "locked.npz").write_bytes(whole)
+    with zipfile.ZipFile(tmp_path / "odd.npz", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("rewards.npy", bytes(1000))
+    os.mkfifo(tmp_path / "pipe.npz")
+    (tmp_path / "device.npz").symlink_to("/dev/zero")
+    for name, cause in {"locked": "encrypted", "odd": "compressed", "pipe": "a pipe", "device": "a device"}.items():
+        with pytest.raises(RecordError, match=cause):
+            read_transitions(tmp_path / f"{name}.npz")
 
 
 def test_parts_have_the_names_of_their_keys() -> None:

@@ -20,10 +20,10 @@ from hive.envs import EnvironmentSpec
 from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.observation import observation_spec
 from hive.errors import MemoryShort
+from hive.free_memory import FreeMemory
 from hive.records import RunDirectory, write_bytes
 from hive.runtime import Actor
 from hive.runtime.process import limits
-from hive.runtime.process.free_memory import FreeMemory
 from hive.runtime.topology.building import load
 from hive.schemes import assemble, check_memory, sizes
 from hive.schemes.sizes import check_settings, memory_of

@@ -11,9 +11,9 @@ from __future__ import annotations
 from html import escape
 from typing import NamedTuple
 
+from hive.free_memory import size_text
 from hive.runtime.carriers.carrier import PlanChannel
 from hive.runtime.carriers.slots import Slots
-from hive.runtime.process.free_memory import size_text
 from hive.runtime.topology.plan import Plan
 
 

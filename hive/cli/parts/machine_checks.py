@@ -19,10 +19,10 @@ from pathlib import Path
 from hive.cores import LIMIT, cores, cores_limit, cpu_quota
 from hive.distribution import HOME, REMEDY, strangers
 from hive.errors import HiveError, PlatformError
+from hive.free_memory import free_memory
 from hive.gpus import Gpu, gpus_here
 from hive.native import check_native
 from hive.records import RunDirectory, find_runs, home_folder, list_checkpoints, run_state
-from hive.runtime.process.free_memory import free_memory
 from hive.runtime.run.folders import check_socket_paths, live_owners, socket_root
 from hive.versions import NEEDED, OLDEST, is_old
 

@@ -115,10 +115,12 @@ def _prepare(
 ) -> None:
     """Prepare to resume a run that this process owns, as `prepare`."""
     state = run_state(directory)
+    directory.refuse_others()
     for folder in finish_set_aside(directory):
         report(f"completed an interrupted `hive resume`: newer state lies in {folder}")
     others = others_of(directory)
     for one in others:
+        one.refuse_others()
         finish_set_aside(one)
     chosen, beside = _chosen(directory, others, exact)
     before, after = configs(directory, sets, ConfigText(given) if given else None)

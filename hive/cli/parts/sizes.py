@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hive.errors import TopologyError
+from hive.free_memory import MEMORY_SHARE, free_memory, size_text
 from hive.runtime import Topology
-from hive.runtime.process.free_memory import MEMORY_SHARE, free_memory, size_text
 from hive.runtime.process.limits import PRIVATE, memory_parts
 from hive.runtime.topology.plan import Plan
 

@@ -33,7 +33,7 @@ from hive.cli.parts.interrupts import number_of
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.printable import printable
-from hive.records import RunDirectory, Summary, read_document, read_run_facts
+from hive.records import RunDirectory, Summary, read_document, read_run_facts, write_bytes
 from hive.records.crash import StartFailure
 from hive.records.documents import failure
 from hive.records.failed_starts import has_results, put_away
@@ -151,7 +151,7 @@ def discard_unbegun(directory: RunDirectory) -> bool:
 
 def discard(directory: RunDirectory) -> None:
     """Remove the directory of a run that has not begun, unless it has a crash report."""
-    if not any(directory.crashes.iterdir()):
+    if not any(directory.crashes.glob("*")):
         directory.remove()
 
 
@@ -201,7 +201,7 @@ def _stored_failure(directory: RunDirectory) -> HiveError:
     has_report = str(directory.crashes) in error.hint
     if stored.traceback and not is_mistake and not has_report:
         crash = directory.crash_file("topology", 1)
-        crash.write_text(stored.traceback)
+        write_bytes(crash, stored.traceback.encode(errors="backslashreplace"))
         error.hint = error.hint or f"the traceback is in {crash}"
     return failed_start(directory, error)
 
@@ -214,7 +214,7 @@ def failed_start(directory: RunDirectory, error: HiveError) -> HiveError:
     """
     if has_results(directory):
         return error
-    if error.exit_code == ConfigError.exit_code and not any(directory.crashes.iterdir()):
+    if error.exit_code == ConfigError.exit_code and not any(directory.crashes.glob("*")):
         directory.remove()
         return error
     give_up(directory)  # if it is of a run in this process

@@ -21,9 +21,9 @@ from hive.envs.processes.output import Output
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.plain_specs import from_plain, to_plain
 from hive.envs.spaces.spec import EnvironmentSpec
-from hive.errors import EnvironmentFailed
+from hive.errors import EnvironmentFailed, RecordError
 from hive.records.atomic import write_bytes
-from hive.records.regular import read_regular
+from hive.records.documents import read_object
 from hive.runtime.actor.error_location import place_in_dump
 from hive.runtime.process.user_code.sent_errors import raise_sent
 
@@ -62,10 +62,9 @@ def described_apart(recipe: Recipe, limit_s: float, context: EnvContext | None =
 def _kept(path: Path | None) -> dict[str, Any]:
     """Return the descriptions in a file; none if it cannot be read, because they can be read again."""
     try:
-        found = {} if path is None else json.loads(read_regular(path))
-    except (OSError, ValueError):
+        return {} if path is None else read_object(path)
+    except RecordError:
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def read_apart(recipe: Recipe, limit_s: float, context: EnvContext) -> EnvironmentSpec:

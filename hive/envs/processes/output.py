@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from hive.printable import printable
+from hive.records.regular import open_appended
 from hive.runtime.process.output import OUTPUT_BYTES
 
 TAIL_BYTES = 1 << 14  # of the end of the output that are read for an event
@@ -27,7 +28,7 @@ class Output:
             self.fd = os.open(f"/proc/self/fd/{memory}", os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
             os.close(memory)
         else:
-            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self.fd = open_appended(path, 0o644)
         self._in_memory = path is None
         self._begin = os.fstat(self.fd).st_size  # what an earlier process has printed is no part of `tail`
 

@@ -192,6 +192,10 @@ def writing_checkpoint(
     from hive.records.checkpoints.weights import save_weights
 
     folder = _folder(root, update)
+    try:
+        root.mkdir(exist_ok=True)
+    except OSError as error:
+        raise failure("make", root, error) from error
     if folder.exists():
         try:
             _open(folder, verify=True)
@@ -359,10 +363,12 @@ def keep_until_pruned(folder: Path, files: Files = FILES) -> None:
 
 
 def checkpoint_folders(root: Path) -> list[Path]:
-    """Return the folders in `root` with the name of a checkpoint, valid or not, sorted by update.
+    """Return the folders in `root` with the name of a checkpoint, valid or not, sorted by update; [] without `root`.
 
     Raises RecordError if `root` cannot be read.
     """
+    if not os.path.lexists(root):  # deleted to free space
+        return []
     try:
         named = [path for path in root.iterdir() if NAME.fullmatch(path.name)]
         folders = [path for path in named if path.is_dir() and not path.is_symlink()]
@@ -436,10 +442,6 @@ def replace_best(
     removed; then at least one of the two policies is complete, except for two of the same update.
     """
     folder = _folder(root, update)
-    try:
-        root.mkdir(exist_ok=True)
-    except OSError as error:
-        raise failure("write", root, error) from error
     if folder.exists():
         remove_folder(folder, files)
     write_checkpoint(root, update, tensors=tensors, parts={}, state=state, files=files)

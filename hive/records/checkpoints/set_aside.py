@@ -158,7 +158,7 @@ def _keep_lines(path: Path, split: Split, files: Files) -> None:
     if split.start == 0:
         write_bytes(path, split.kept, files)
         return
-    with atomic_file(path, files) as temporary, open_regular(path) as source, temporary.open("xb") as target:
+    with atomic_file(path, files) as temporary, open_regular(path) as source, temporary.open("wb") as target:
         left = split.start
         while left and (copied := os.sendfile(target.fileno(), source.fileno(), split.start - left, left)):
             left -= copied

@@ -26,8 +26,8 @@ from typing import Annotated, Any
 from hive.distribution import pip_install
 from hive.errors import RecordError, UsageError
 from hive.records.atomic import write_json
+from hive.records.directory import POLICIES
 from hive.records.documents import failure, read_document
-from hive.records.runs import POLICIES
 from hive.records.sinks.sinks import ConfigTables, MetricsRecord, Video
 from hive.versions import check_versions
 

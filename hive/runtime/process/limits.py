@@ -9,7 +9,7 @@ import resource
 from collections.abc import Mapping
 
 from hive.errors import MemoryShort, PlatformError
-from hive.runtime.process.free_memory import FreeMemory, free_memory, size_text
+from hive.free_memory import FreeMemory, free_memory, size_text
 from hive.runtime.topology.plan import Plan
 
 PRIVATE = "private memory"  # the part of a run's memory that is not in its segments

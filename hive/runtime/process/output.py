@@ -20,6 +20,8 @@ import sys
 import time
 from pathlib import Path
 
+from hive.records.regular import open_appended
+
 OUTPUT_BYTES = 10_000_000  # size limit of a file, as for logs
 COPIES = 2  # size limit of the copy in files: with it, a process has 30 MB at most, as an actor's logs
 CHECK_S = 0.1  # interval between two looks at the sizes; within it a file may exceed its limit
@@ -33,7 +35,7 @@ def redirect_output(path: Path) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    fd = open_appended(path, 0o644)
     os.dup2(fd, 1)
     os.dup2(fd, 2)
     os.close(fd)

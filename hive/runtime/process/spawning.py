@@ -29,7 +29,6 @@ MALLOC = {
 
 OUTPUT = "fork-server.out"  # file in the log folder with the server's output
 EARLY = "--early"  # option of a supervisor that is started before its run has a directory
-APPENDED = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 SUPERVISOR_OUTPUT = "supervisor.out"  # file in the log folder with the supervisor's output
 
 MARK = "HIVE_RUN_MARK"  # variable in the environment of a run's processes and of those that user code starts there
@@ -62,7 +61,7 @@ def start_fork_server(log_folder: Path | None, preload: Sequence[str] = ()) -> F
     """
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-P", "-m", "hive.runtime.process.fork_server", str(theirs.fileno()), *preload]
-    output = os.memfd_create(OUTPUT) if log_folder is None else os.open(log_folder / OUTPUT, APPENDED, 0o644)
+    output = os.memfd_create(OUTPUT) if log_folder is None else _opened(log_folder / OUTPUT)
     with theirs, os.fdopen(output, "ab") as out, blocked():
         server = subprocess.Popen(
             command,
@@ -74,6 +73,12 @@ def start_fork_server(log_folder: Path | None, preload: Sequence[str] = ()) -> F
             start_new_session=True,
         )
     return server, ours
+
+
+def _opened(path: Path) -> int:
+    from hive.records.regular import open_appended  # the server is started before this import, where there is no folder
+
+    return open_appended(path, 0o644)
 
 
 def _mark() -> str:

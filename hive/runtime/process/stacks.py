@@ -25,6 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from hive.records.regular import open_appended
 from hive.runtime.process.pidfds import opened, send_signal
 from hive.runtime.process.user_code.throwaway import children
 
@@ -45,7 +46,7 @@ def stacks_file(folder: Path, process: str) -> Path:
 
 def listen_for_stacks(folder: Path, process: str) -> None:
     """Make this process write its stacks into `folder` when it receives the two signals. Raises OSError."""
-    fd = os.open(stacks_file(folder, process), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    fd = open_appended(stacks_file(folder, process), 0o644)
 
     def add_tasks(number: int, frame: FrameType | None) -> None:
         try:

@@ -20,7 +20,6 @@ import sys
 from pathlib import Path
 
 from hive.runtime.process.spawning import (
-    APPENDED,
     EARLY,
     SUPERVISOR_OUTPUT,
     ForkServer,
@@ -83,9 +82,11 @@ def _from_stdin() -> tuple[Path, int | None] | None:
     paths = data.split(b"\0")
     if len(paths) < 2:
         return None
+    from hive.records.regular import open_appended
+
     sys.argv[1:] = map(os.fsdecode, paths)  # those of a supervisor that starts with a directory
     directory, log_folder = map(Path, sys.argv[1:])
-    output = os.open(log_folder / SUPERVISOR_OUTPUT, APPENDED, 0o644)
+    output = open_appended(log_folder / SUPERVISOR_OUTPUT, 0o644)
     for number in (1, 2):
         os.dup2(output, number)
     os.close(output)

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from hive.config import Config
 from hive.errors import MemoryShort, PlatformError, TopologyError
 from hive.experience import Purpose, stream_seed
+from hive.free_memory import size_text
 from hive.gpus import Gpu, gpus_here
 from hive.networks.weights.device import pinned, prepare_device
 from hive.records import JSON
 from hive.runtime import Actor
-from hive.runtime.process.free_memory import size_text
 from hive.runtime.process.user_code.throwaway import forks, in_child
 
 NO_DETERMINISTIC_KERNEL = "does not have a deterministic implementation"  # torch's words

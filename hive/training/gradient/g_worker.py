@@ -22,13 +22,13 @@ from hive.algorithms.algorithm import Algorithm, Gradients, Moments
 from hive.config.refusals import IN_SCRIPTS
 from hive.errors import NetworkError, TopologyError
 from hive.experience import Purpose, Rollout, stream
+from hive.free_memory import size_text
 from hive.gradients import ENV_STEPS, POLICY, Codec, clear, put_episodes
 from hive.learning import SharedTarget
 from hive.learning.described import UNDESCRIBED, Described, describes
 from hive.networks.rows.normalization import add_rows, observed_elements, scaled_rewards
 from hive.runtime import Status
 from hive.runtime.memory.segments import Arrays
-from hive.runtime.process.free_memory import size_text
 from hive.training.blueprint import Blueprint
 from hive.training.collect.collector import observe
 from hive.training.gradient.devices import seed_forward

@@ -44,6 +44,7 @@ from hive.records import (
     writing_checkpoint,
 )
 from hive.records.checkpoints.replay_chunks import RowsToSave
+from hive.records.directory import POLICIES
 from hive.records.environments import environments_of, failure_counts
 from hive.records.jsonl import tail_jsonl
 from hive.records.owner import Ownership
@@ -58,7 +59,7 @@ from hive.records.run_warnings import (
     active,
     warnings_of,
 )
-from hive.records.runs import LINES_BACK, POLICIES, folder_of_run
+from hive.records.runs import LINES_BACK, folder_of_run
 from hive.records.sinks.csv_sink import CsvSink
 from hive.records.sinks.episodes_sink import EpisodesSink
 from hive.records.sinks.new_videos import NewVideos

@@ -9,9 +9,9 @@ import resource
 import pytest
 
 from hive.errors import MemoryShort, PlatformError
+from hive.free_memory import MEMORY_SHARE, FreeMemory
 from hive.runtime.carriers.carrier import PlanSegment
 from hive.runtime.process import limits
-from hive.runtime.process.free_memory import MEMORY_SHARE, FreeMemory
 from hive.runtime.process.limits import (
     PER_PROCESS,
     PER_SEGMENT,

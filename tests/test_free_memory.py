@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from hive.errors import MemoryShort
-from hive.runtime.process.free_memory import FreeMemory, allocation_limit, free_memory, size_text
+from hive.free_memory import FreeMemory, allocation_limit, free_memory, size_text
 
 GIB = 1 << 30
 
