@@ -1,7 +1,7 @@
 """Callbacks that stay objects of the calling program: `callbacks=[Pruning(trial)]`.
 
-Classes, functions and references become callbacks of the run, each in an actor of its own. An object is called in this
-process, by a thread, while the call waits for the run.
+Classes, references and functions that make a callback become callbacks of the run, each in an actor of its own. An
+object, or a function of one event, is called in this process, by a thread, while the call waits for the run.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ class OwnCallbacks:
     def __init__(self, keys: Mapping[str, Any], config: object = None) -> None:
         """config: of the call, possibly a mapping of tables. Raises TopologyError for an object that is no callback."""
         self.keys = keys = dict(keys)
+        self._objects: list[Any] = []
         tables = config.get("run") if isinstance(config, Mapping) else None
         if isinstance(tables, Mapping) and "callbacks" in tables and not any(name in keys for name in KEYS):
             keys[KEYS[1]] = tables["callbacks"]
         self._name = next((name for name in KEYS if name in keys), None)
-        given = self._given()
-        self._objects = [one for one in given if _is_object(one)]
-        if self._objects:
-            from hive.training.callbacks.events import check_methods
+        given = [one for one in self._given() if not isinstance(one, str | Mapping | type)]
+        if given:
+            from hive.training.callbacks.events import Following, check_methods, shown_name, takes_event
 
-            for one in self._objects:
-                check_methods(one, type(one).__name__)
+            for one in given:
+                check_methods(one, shown_name(one))
+            self._objects = [Following(one) if takes_event(one) else one for one in given if _is_object(one)]
 
     def _given(self) -> list[Any]:
         if self._name is None:
@@ -66,7 +67,9 @@ class OwnCallbacks:
 
 
 def _is_object(value: Any) -> bool:
-    """Whether a callback is an object, not a reference, a table or what makes a callback."""
+    """Whether a callback is an object or a function of an event, not a reference, a table or what makes a callback."""
     if isinstance(value, str | Mapping | type):
         return False
-    return not callable(value) or any(hasattr(value, name) for name in ("on_round", "on_episode", "on_evaluation"))
+    from hive.training.callbacks.events import HANDLERS, takes_event
+
+    return not callable(value) or any(hasattr(value, name) for name in HANDLERS) or takes_event(value)

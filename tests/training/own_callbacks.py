@@ -76,3 +76,12 @@ class Raises:
 
 class Empty:
     """Has no method of a callback."""
+
+
+def watch(event: Any, word: str = "watched") -> None:
+    """Follows rounds as a function."""
+    print(word, event.env_steps)
+
+
+def nothing() -> None:
+    """Makes no callback, and takes no event."""

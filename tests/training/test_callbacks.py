@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import hive
-from hive.errors import ActorFailed, ConfigError, TopologyError, UsageError
+from hive.errors import ActorFailed, ConfigError, HiveError, TopologyError, UsageError
 from hive.integrations.optuna import Pruning
 from hive.records import list_checkpoints, read_jsonl
 from hive.training.callbacks.callback_actor import UserThread
@@ -161,6 +161,54 @@ def test_a_method_that_is_never_called_is_refused() -> None:
 def test_an_object_without_a_method_is_refused() -> None:
     with pytest.raises(TopologyError, match="`Empty` has none of the methods"):
         hive.train("ppo", env="CartPole-v1", callbacks=[__import__("own_callbacks").Empty()])
+
+
+def test_a_function_of_an_event_is_called_at_each_round_where_it_was_given(capfd: pytest.CaptureFixture[str]) -> None:
+    seen: list[int] = []
+    rounds: list[int] = []
+
+    def watch(event: RoundEvent, since: int = 0) -> None:
+        seen.append(event.env_steps - since)
+        event.log(mine=event.number)
+
+    class Counts:
+        def __call__(self, event: RoundEvent) -> None:
+            rounds.append(event.number)
+
+    stops = lambda event: event.number == 4 and event.stop("enough")  # noqa: E731
+    result = trained(watch, Counts(), stops, "own_callbacks:watch", {"name": "own_callbacks:watch", "word": "twice"})
+    assert seen == [n * ROUND_STEPS for n in range(1, 5)]
+    assert rounds == [1, 2, 3, 4]
+    assert metrics(result, "mine")[-1] == 4
+    assert result.stop_reason == "enough"
+    out = capfd.readouterr().out
+    assert (out.count("watched 16"), out.count("twice 16")) == (1, 1)
+    assert result.exact, "False of a lambda says nothing"
+
+
+async def waits(event: RoundEvent) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("callback", "what"),
+    [
+        (lambda _locals, _globals: True, "function of 2 arguments"),
+        (waits, "coroutine"),
+        ("own_callbacks:nothing", "none of the methods"),
+    ],
+)
+def test_a_function_of_another_form_is_refused_with_the_form(callback: Any, what: str) -> None:
+    with pytest.raises(HiveError, match=what) as caught:
+        trained(callback)
+    assert "async" in caught.value.hint or "one argument, the event" in caught.value.hint
+
+
+def test_false_which_ends_runs_of_other_trainers_is_told() -> None:
+    def watch(event: RoundEvent) -> bool:
+        return event.number < 2
+
+    result = trained(watch)
+    assert "event.stop" in result.warnings[0]["text"]
 
 
 # --- events

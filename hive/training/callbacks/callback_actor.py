@@ -24,7 +24,7 @@ from hive.runtime.actor.error_location import named, terminal_hint
 from hive.runtime.memory.status import WAIT_IN
 from hive.training.blueprint import Blueprint
 from hive.training.callbacks.calling import Answer, ForwardingCallback, call, checked, restore, state_of
-from hive.training.callbacks.events import check_methods
+from hive.training.callbacks.events import Following, check_methods, takes_event
 from hive.training.callbacks.messages import ANSWER_BYTES, CallbackAnswer, CallbackEvents, Entry, entries_of, state_key
 from hive.training.collect.collector import seed_all_globals
 
@@ -97,7 +97,8 @@ class CallbackActor(Actor):
 
     @calls_user_code("run.callbacks")
     def _make_callback(self) -> Any:
-        made = load_reference(self.entry.name)(**self.entry.arguments)
+        target, arguments = load_reference(self.entry.name), self.entry.arguments
+        made = Following(target, arguments) if takes_event(target, arguments) else target(**arguments)
         if not isinstance(made, ForwardingCallback):
             check_methods(made, self.entry.name)
         return made

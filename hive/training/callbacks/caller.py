@@ -21,7 +21,7 @@ from hive.errors import CallbackFailed
 from hive.plain_data import pack, unpack
 from hive.runtime.actor.error_location import named
 from hive.training.callbacks.calling import ForwardingCallback, call
-from hive.training.callbacks.events import Actions, handlers_of
+from hive.training.callbacks.events import Actions, handlers_of, shown_name
 
 HEADER = 8  # bytes of the length before a message
 MOST_BYTES = 1 << 28  # of a message: a round of a million episodes, whose blocks in shared memory are as large
@@ -81,7 +81,7 @@ class ObjectServer:
         """What `run.callbacks` has for each object."""
         shared = {"name": REFERENCE, "address": self._address, "token": self._token}
         return [
-            {**shared, "number": number, "handlers": list(handlers_of(one)), "shown": type(one).__qualname__}
+            {**shared, "number": number, "handlers": list(handlers_of(one)), "shown": shown_name(one)}
             for number, one in enumerate(self._objects)
         ]
 

@@ -13,7 +13,7 @@ import numpy as np
 from hive.config import Config, with_parameter
 from hive.errors import UsageError
 from hive.plain_data import is_plain, pack, unpack
-from hive.training.callbacks.events import KEY, Actions, EpisodeEvent, RoundEvent, event_of
+from hive.training.callbacks.events import KEY, Actions, CallbackEvent, EpisodeEvent, RoundEvent, event_of
 from hive.training.callbacks.messages import STATE_BYTES
 
 
@@ -91,12 +91,19 @@ def call(callback: Any, handlers: tuple[str, ...], kind: str, data: Mapping[str,
         episodes = episodes_of(data, counts, names, actions)
         if "on_episode" in handlers:
             for episode in episodes:
-                callback.on_episode(episode)
+                _follow(callback, "on_episode", episode)
         assert isinstance(event, RoundEvent)
         event.episodes.extend(episodes)
     if f"on_{kind}" in handlers:
-        getattr(callback, f"on_{kind}")(event)
+        _follow(callback, f"on_{kind}", event)
     return actions
+
+
+def _follow(callback: Any, name: str, event: CallbackEvent) -> None:
+    """Call a method with an event. Raises UsageError if it returns False, which ends a run of other trainers."""
+    result = getattr(callback, name)(event)
+    if result is False or result is np.False_:
+        raise UsageError(f'`{name}` returned False, which ends no run: event.stop("reason") does')
 
 
 def checked(actions: Actions, config: Config) -> list[list[Any]]:

@@ -1,4 +1,4 @@
-"""Callbacks: classes of users that a run calls at the ends of rounds, episodes and evaluations.
+"""Callbacks: classes and functions of users that a run calls at the ends of rounds, episodes and evaluations.
 
     class Harder:
         def on_evaluation(self, event: hive.EvaluationEvent) -> None:
@@ -8,13 +8,15 @@
     run.callbacks = ["module:Harder"], or hive.train(..., callbacks=[Harder])
 
 A callback has any of the methods of `Callback`, which it need not derive from. Each method gets one event, whose fields
-say what has happened, and whose methods act on the run: `stop`, `log`, `set`, `env.set` and `env.options`.
+say what has happened, and whose methods act on the run: `stop`, `log`, `set`, `env.set` and `env.options`. A function
+of one argument is called with the event of each round.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +49,22 @@ class Callback:
 
     def on_end(self, event: EndEvent) -> None:
         """Follow the end of the run."""
+
+
+class Following(Callback):
+    """A function of one event, which is called at each round. arguments: those beside the event."""
+
+    kept = ()  # its state is its own: a resumed run calls it as it is
+
+    def __init__(self, function: Callable[..., Any], arguments: Mapping[str, Any] | None = None) -> None:
+        self.function = function
+        self.arguments = dict(arguments or {})
+        self.shown = shown_name(function)
+
+    def on_round(self, event: RoundEvent) -> Any:
+        """Call the function. A lambda is an expression, whose value means nothing."""
+        result = self.function(event, **self.arguments)
+        return None if getattr(self.function, "__name__", "") == "<lambda>" else result
 
 
 HANDLERS = ("on_round", "on_episode", "on_evaluation", "on_end")
@@ -184,6 +202,8 @@ class EndEvent(CallbackEvent):
     finished: bool  # whether the run has reached its goal
 
 
+FUNCTION = "a function that is a callback takes one argument, the event: def watch(event), called at each round"
+
 KINDS: dict[str, type[CallbackEvent]] = {
     "round": RoundEvent,
     "evaluation": EvaluationEvent,
@@ -192,11 +212,41 @@ KINDS: dict[str, type[CallbackEvent]] = {
 """Kind of an event that is sent to callbacks -> its class. Episodes are sent with their round."""
 
 
-def handlers_of(target: Any) -> tuple[str, ...]:
+def takes_event(target: Any, arguments: Mapping[str, Any] | None = None) -> bool:
+    """Whether a function or another callable lacks one argument, the event: it follows rounds, and makes no callback.
+
+    arguments: those that it is given by name.
+    """
+    return [one.kind is not one.KEYWORD_ONLY for one in _lacking(target, arguments)] == [True]
+
+
+def _lacking(target: Any, arguments: Mapping[str, Any] | None) -> list[inspect.Parameter]:
+    """Return the parameters that a function needs beside `arguments`; none for classes, and objects with handlers."""
+    makes = isinstance(target, type) or isinstance(getattr(target, "func", None), type)
+    if makes or not callable(target) or any(hasattr(target, name) for name in HANDLERS):
+        return []
+    try:
+        parameters = inspect.signature(target).parameters.values()
+    except (TypeError, ValueError):  # some functions in C have none
+        return []
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [one for one in parameters if one.default is one.empty and one.kind not in several]
+    return [one for one in needed if one.name not in (arguments or {})]
+
+
+def shown_name(target: object) -> str:
+    """Return what errors call an object or function."""
+    own = getattr(target, "shown", "") or getattr(target, "__qualname__", "")
+    return str(own or type(target).__qualname__)
+
+
+def handlers_of(target: Any, arguments: Mapping[str, Any] | None = None) -> tuple[str, ...]:
     """Return the names of the methods of Callback that a class, a function that makes a callback, or an object has.
 
-    What a function makes is not known: all.
+    What a function makes is not known: all. A function of an event has the first.
     """
+    if takes_event(target, arguments):
+        return HANDLERS[:1]
     named = getattr(target, "handlers", None)
     if isinstance(named, list | tuple):
         return tuple(name for name in HANDLERS if name in named)
@@ -206,9 +256,16 @@ def handlers_of(target: Any) -> tuple[str, ...]:
     return tuple(name for name in HANDLERS if getattr(cls, name, None) not in (None, getattr(Callback, name)))
 
 
-def check_methods(target: Any, shown: str) -> None:
-    """Raise TopologyError for a callback without any method that is called, or with one that never is."""
+def check_methods(target: Any, shown: str, arguments: Mapping[str, Any] | None = None) -> None:
+    """Raise TopologyError for a callback without any method that is called, or with one that never is.
+
+    arguments: those of a class or function by name.
+    """
     cls = target if isinstance(target, type) else type(target)
+    if len(lacking := _lacking(target, arguments)) > 1:
+        raise TopologyError(f"the callback `{shown}` is a function of {len(lacking)} arguments", hint=FUNCTION)
+    if any(inspect.iscoroutinefunction(one) for one in (target, *(getattr(target, name, None) for name in HANDLERS))):
+        raise TopologyError(f"the callback `{shown}` is a coroutine function", hint="hive calls it: leave `async` out")
     if not isinstance(target, type) and callable(target):
         return  # what a function makes is checked once it is made
     unknown = [name for name in dir(cls) if name.startswith("on_") and name not in (*HANDLERS, "on_result")]
@@ -224,7 +281,7 @@ def check_methods(target: Any, shown: str) -> None:
         others = [f"in place of `{name}` use {way}" for name in dir(cls) if (way := way_of("method", name))]
         raise TopologyError(
             f"the callback `{shown}` has none of the methods of a callback",
-            hint="; ".join([*others[:1], f"define {', '.join(HANDLERS)}"]),
+            hint=FUNCTION if target is None else "; ".join([*others[:1], f"define {', '.join(HANDLERS)}"]),
         )
 
 

@@ -106,8 +106,9 @@ def entries_of(config: Config) -> list[Entry]:
         given = arguments.get("handlers")
         target = load_reference(name)
         if given is None:
-            check_methods(target, name)
-        found.append(Entry(name, arguments, tuple(given) if given is not None else handlers_of(target)))
+            check_methods(target, name, arguments)
+        handlers = handlers_of(target, arguments) if given is None else tuple(given)
+        found.append(Entry(name, arguments, handlers))
     return found
 
 
