@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.parts.arguments import add_run
-from hive.cli.parts.control import WaitReporter, connected
+from hive.cli.parts.control import WaitReporter, connected, print_to_stderr
 from hive.cli.parts.select_run import chosen_run, live_run, say_default
 from hive.cli.parts.transitions_file import checked_file, written_text
 from hive.errors import UsageError
@@ -90,7 +90,7 @@ def _save_replay(options: argparse.Namespace) -> int:
     from hive.records.transitions import write_transitions
     from hive.training.update.given_rows import saved_transitions
 
-    transitions, observation, action = saved_transitions(place)
+    transitions, observation, action = saved_transitions(place, lambda text: print_to_stderr(f"warning: {text}"))
     write_transitions(file, fields_of(transitions, observation, action))
     print(written_text(file, len(transitions)))
     return 0

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import hive
 from hive.cli.parts.playing import checkpoints_of, sources
-from hive.errors import UsageError
+from hive.errors import RecordError, UsageError
 from hive.records import Checkpoint, RunDirectory, held, list_checkpoints
 from hive.records.sinks.videos import PACKAGES
 from hive.runtime.run.folders import make_socket_folder
@@ -39,9 +41,42 @@ def test_an_unknown_checkpoint(run: RunDirectory, which: str) -> None:
     assert error.value.hint == "use latest, best, all, or one of 000100, 000200, 000300"
 
 
-def test_a_damaged_checkpoint_is_ignored(run: RunDirectory) -> None:
-    (run.checkpoints / "000300" / "state.json").write_text("{}")
-    assert [checkpoint.update for checkpoint in checkpoints_of(run, "latest")] == [200]
+def damage(checkpoint: Path) -> None:
+    """Change one bit of one weight."""
+    file = checkpoint / "weights.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-5] ^= 16
+    file.write_bytes(content)
+
+
+def test_a_damaged_checkpoint_is_named_by_all_that_take_an_older_one(place: Place, run: RunDirectory) -> None:
+    damage(run.checkpoints / "000300")
+    done = place.hive("eval", "--episodes", 1)
+    assert (done.code, "000200" in done.out) == (0, True)
+    for text in (done.err, place.hive("export", "-o", place.folder / "a.safetensors").err):
+        assert re.match(r"warning: .* of update 200, .* damaged: .*000300/weights\.safetensors", text)
+    with pytest.warns(RuntimeWarning, match="damaged") as caught:
+        assert hive.load(run.path).updates == 200
+    assert caught[0].filename == __file__
+    assert "left out" in place.hive("eval", "--which", "all", "--episodes", 1).err
+    assert "damaged" in place.hive("doctor", "cartpole").out
+    for words in (("--which", "300"), ("--which", "000300")):
+        done = place.hive("eval", *words)
+        assert (done.code, "damaged" in done.err) == (1, True)
+
+
+def test_damaged_checkpoints_are_not_missing_ones(place: Place, run: RunDirectory) -> None:
+    for folder in (*run.checkpoints.iterdir(), *run.best.iterdir()):
+        damage(folder)
+    (run.checkpoints / "000300/DONE").unlink()
+    for words in (("eval",), ("eval", "--which", "all"), ("eval", "--which", "best"), ("export",)):
+        done = place.hive(*words)
+        assert (done.code, "is damaged" in done.err) == (1, True)
+    for place_, which in ((run.path, "latest"), (run.path, "best"), (run.checkpoints / "000200", "latest")):
+        with pytest.raises(RecordError, match="is damaged"):
+            hive.load(place_, which)
+    with pytest.raises(RecordError, match="000300/DONE"):
+        hive.load(run.checkpoints / "000300")
 
 
 def test_a_table_of_all_that_were_asked_for(place: Place, run: RunDirectory) -> None:

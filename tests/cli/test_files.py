@@ -12,7 +12,7 @@ import pytest
 import hive
 from hive.cli import main
 from hive.config import SCHEMES, load_config, render, tuned_tasks
-from hive.runtime import size_text
+from hive.free_memory import size_text
 
 if TYPE_CHECKING:
     from conftest import Place

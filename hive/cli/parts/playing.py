@@ -21,7 +21,17 @@ from hive.cli.parts.suggest import listed
 from hive.errors import UsageError
 from hive.paths import user_path
 from hive.printable import obeyed, printable
-from hive.records import Checkpoint, RunDirectory, best_of, held, list_checkpoints, policies_of, run_state
+from hive.records import (
+    Checkpoint,
+    RunDirectory,
+    best_of,
+    checkpoint_at,
+    held,
+    list_checkpoints,
+    policies_of,
+    run_state,
+)
+from hive.records.checkpoints.folders import checkpoint_folders, newest_intact
 from hive.records.checkpoints.policy_files import PolicyFile, is_policy_file
 from hive.records.return_text import return_text
 
@@ -108,21 +118,31 @@ def sources(text: str | None, which: str) -> list[Source]:
 def checkpoints_of(run: RunDirectory, which: str) -> list[Checkpoint]:
     """Return a run's checkpoints that `which` selects ("latest", "best", "all" or a number), sorted by update.
 
-    Raises RecordError if there is no best policy, and UsageError if there is no such checkpoint.
+    Warns if a newer one, or another of all, is damaged. Raises RecordError if it is damaged itself, or if there is no
+    best policy, and UsageError if there is no such checkpoint.
     """
     if which == "best":
         return [best_of(run)]
-    there = list_checkpoints(run.checkpoints, verify=True)
-    if not there:
+    folders = checkpoint_folders(run.checkpoints)
+    if not folders:
         raise UsageError(f"{run.name} has no checkpoint", hint=_hint_without_checkpoint(run))
     if which == "all":
-        return there
-    if which == "latest":
-        return there[-1:]
-    if named := [checkpoint for checkpoint in there if checkpoint.path.name == which.zfill(6)]:
-        return named
-    names = listed(checkpoint.path.name for checkpoint in there)
+        damaged: list[str] = []
+        there = list_checkpoints(run.checkpoints, verify=True, refused=damaged.append)
+        for cause in damaged if there else ():
+            _warn(f"a checkpoint is left out: {cause}")
+        if there:
+            return there
+    if which in ("latest", "all"):
+        return [newest_intact(run.checkpoints, _warn)]
+    if named := [folder for folder in folders if folder.name == which.zfill(6)]:
+        return [checkpoint_at(str(named[0]))]
+    names = listed(folder.name for folder in folders)
     raise UsageError(f"{run.name} has no checkpoint `{which}`", hint=f"use latest, best, all, or one of {names}")
+
+
+def _warn(text: str) -> None:
+    print_to_stderr(f"warning: {text}")
 
 
 def _hint_without_checkpoint(run: RunDirectory) -> str:
@@ -191,8 +211,11 @@ def players_and_config(source: Source, overrides: list[str]) -> tuple[Policy | d
 def _beside(folder: RunDirectory, checkpoint: Checkpoint) -> Checkpoint:
     """Return the newest checkpoint of a policy that has no more steps than `checkpoint`. Raises UsageError."""
     steps = int(checkpoint.state.get("env_steps", 0))
-    there = list_checkpoints(folder.checkpoints, verify=True)
+    damaged: list[str] = []
+    there = list_checkpoints(folder.checkpoints, verify=True, refused=damaged.append)
     older = [one for one in there if int(one.state.get("env_steps", 0)) <= steps]
+    if damaged and older[-1:] == there[-1:]:
+        _warn(f"an older checkpoint of the policy {folder.name} may be taken: {damaged[-1]}")
     if not older:
         raise UsageError(f"the policy `{folder.name}` has no checkpoint of {steps:,} steps or less")
     return older[-1]

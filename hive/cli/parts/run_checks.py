@@ -43,9 +43,12 @@ def run_findings(directory: RunDirectory) -> Iterator[Diagnosis]:
     """Check a run, live or ended."""
     state = run_state(directory)
     yield from _live(directory) if state == "running" else _ended(directory, state)
-    saved = list_checkpoints(directory.checkpoints)
+    damaged: list[str] = []
+    saved = list_checkpoints(directory.checkpoints, verify=True, refused=damaged.append)
     newest = f"{len(saved)}, the newest of update {saved[-1].update:,}" if saved else "none yet"
     yield rated(bool(saved), WARN, "checkpoints", newest, "set [checkpoint] every, or use `hive save`")
+    for cause in damaged:
+        yield Diagnosis(BAD, "checkpoint", cause, "`hive resume` and `hive eval` take an older one; delete this folder")
     for path in sorted(directory.crashes.glob("*.txt")):
         try:
             with open_regular(path) as file:

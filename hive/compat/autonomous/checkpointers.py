@@ -30,7 +30,14 @@ from hive.compat.autonomous.stored import from_record, to_record
 from hive.errors import NetworkError, RecordError
 from hive.networks.build.field_rules import FieldRule
 from hive.records.atomic import FILES, Files, check_folder
-from hive.records.checkpoints.folders import list_checkpoints, newest_checkpoint, retain, write_checkpoint
+from hive.records.checkpoints.folders import (
+    checkpoint_folders,
+    list_checkpoints,
+    newest_intact,
+    retain,
+    warn,
+    write_checkpoint,
+)
 from hive.records.checkpoints.weights import load_weights
 from hive.records.documents import failure
 
@@ -164,14 +171,15 @@ class PeriodicCheckpointer(Checkpointer):
     def restore(self) -> int | None:
         """Load the newest intact checkpoint of the folder into the Approximation, and continue its count of updates.
 
-        Returns that count; None without a checkpoint. Raises RecordError for a checkpoint that cannot be read and
-        NetworkError for one that does not fit.
+        Returns that count; None without a checkpoint. Warns if a newer one is damaged. Raises RecordError for a
+        checkpoint that cannot be read and where all are damaged, and NetworkError for one that does not fit.
         """
         self.wait()
         self._continues = True
         _owners[self.folder] = self
-        if not self.folder.is_dir() or (found := newest_checkpoint(self.folder)) is None:
+        if not checkpoint_folders(self.folder):
             return None
+        found = newest_intact(self.folder, warn)
         assert self._whole is not None
         self._whole.load_state_dict(load_checkpoint(found.path))
         self.count, self.mean_return = found.update, found.mean_return

@@ -29,6 +29,8 @@ import fcntl
 import math
 import os
 import re
+import sys
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -215,16 +217,27 @@ def writing_checkpoint(
             known.update((yield from write_replay(temporary, replay, earlier, files)))
 
 
-def checkpoint_at(place: str, which: str = "latest", policy: str | None = None) -> Checkpoint:
+def warn(text: str) -> None:
+    """Warn a Python program at the line that called hive."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("hive", "contextlib"):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, RuntimeWarning, stacklevel=level)
+
+
+def checkpoint_at(
+    place: str, which: str = "latest", policy: str | None = None, warn: Callable[[str], object] = warn
+) -> Checkpoint:
     """Return the checkpoint in the folder `place`, or one of the run `place` (folder, or name in $HIVE_HOME).
 
     `place` may also be the file of a policy that `hive export` has written, FILE.safetensors.
 
     which: of a run, "latest" for its newest checkpoint, "best" for its best policy. policy: the name of one of a run's
-    policies; None: the only one, or the first.
+    policies; None: the only one, or the first. warn: is called if a newer checkpoint is damaged.
 
-    Checksums are compared. Raises RecordError if there is no intact one, and UsageError for an unknown run, another
-    `which`, "best" with the folder of a checkpoint or with a file, and a policy that a file does not hold.
+    Checksums are compared. Raises RecordError if there is no intact one, which names the damage, and UsageError for an
+    unknown run, another `which`, "best" with the folder of a checkpoint or with a file, and a policy that a file does
+    not hold.
     """
     if not isinstance(which, str) or which not in WHICH:
         calls = (
@@ -235,23 +248,22 @@ def checkpoint_at(place: str, which: str = "latest", policy: str | None = None) 
     if is_policy_file(place) and not folder.is_dir():
         return _exported(folder, which, policy)
     of_run = (folder / "checkpoints").is_dir()  # also for what `hive resume --exact` has set aside
-    if not of_run and (folder / DONE).exists():
+    if not of_run and ((folder / DONE).exists() or (NAME.fullmatch(folder.name) and folder.is_dir())):
         if which == "best" or policy is not None:
             raise UsageError(
                 f"`{place}` is a checkpoint", hint='which="best" and policy="..." need the folder or the name of a run'
             )
         return _open(folder, verify=True)
-    run = folder if of_run else resolve_run(home_folder(), place).path
+    run = RunDirectory(folder) if of_run else resolve_run(home_folder(), place)
+    run.refuse_links()
     if policy is not None:
-        run = policy_directory(RunDirectory(run), policy).path
+        run = policy_directory(run, policy)
     if which == "best":
-        return best_of(RunDirectory(run))
-    root = run / "checkpoints"
-    newest = newest_checkpoint(root)
-    if newest is None:
+        return best_of(run)
+    if not checkpoint_folders(run.checkpoints):
         hint = "[checkpoint] every determines how often one is written"
-        raise RecordError(f"`{root}` holds no complete checkpoint", hint=hint)
-    return newest
+        raise RecordError(f"`{run.checkpoints}` holds no complete checkpoint", hint=hint)
+    return newest_intact(run.checkpoints, warn)
 
 
 def _exported(path: Path, which: str, policy: str | None) -> Checkpoint:
@@ -284,9 +296,30 @@ def held(find: Callable[[], list[Checkpoint]]) -> list[Checkpoint]:
     raise AssertionError("unreachable")
 
 
+def newest_intact(root: Path, warn: Callable[[str], object]) -> Checkpoint:
+    """Return the newest intact checkpoint in `root`, which has some; `warn` is called if a newer one is damaged.
+
+    Checksums are compared. Raises RecordError, which names the damage, if none is intact.
+    """
+    damaged: list[str] = []
+    newest = newest_checkpoint(root, refused=damaged.append)
+    more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+    if newest is None:
+        raise RecordError(
+            f"every checkpoint in `{root}` is damaged: {next(iter(damaged), 'it was removed')}{more}",
+            hint='its best policy may be intact: `--which best`, or which="best" in Python',
+        )
+    if damaged:
+        warn(f"an older checkpoint, of update {newest.update:,}, is taken: a newer one is damaged: {damaged[0]}{more}")
+    return newest
+
+
 def best_of(run: RunDirectory) -> Checkpoint:
-    """Return the best policy of a run. Checksums are compared. Raises RecordError if it has none."""
-    best = best_policy(run.best)
+    """Return the best policy of a run. Checksums are compared. Raises RecordError if it has none, or a damaged one."""
+    damaged: list[str] = []
+    best = best_policy(run.best, refused=damaged.append)
+    if best is None and damaged:
+        raise RecordError(f"the best policy of {run.name} is damaged: {damaged[-1]}")
     if best is None:
         raise RecordError(
             f"{run.name} has no best policy",
@@ -296,14 +329,17 @@ def best_of(run: RunDirectory) -> Checkpoint:
     return best
 
 
-def list_checkpoints(root: Path, *, verify: bool = False) -> list[Checkpoint]:
+def list_checkpoints(
+    root: Path, *, verify: bool = False, refused: Callable[[str], object] = lambda cause: None
+) -> list[Checkpoint]:
     """Return the complete checkpoints in `root`, sorted by update.
 
-    verify: compare checksums too, except for those of the rows of replay memories.
+    verify: compare checksums too, except for those of the rows of replay memories. refused: called with the cause for
+    each that is damaged.
 
     Raises RecordError if `root` cannot be read.
     """
-    return [*_valid(checkpoint_folders(root), verify)]
+    return [*_valid(checkpoint_folders(root), verify, refused=refused)]
 
 
 def newest_checkpoint(
@@ -377,17 +413,20 @@ def checkpoint_folders(root: Path) -> list[Path]:
     return sorted(folders, key=lambda folder: int(folder.name))
 
 
-def best_policy(root: Path, *, verify: bool = True) -> Checkpoint | None:
+def best_policy(
+    root: Path, *, verify: bool = True, refused: Callable[[str], object] = lambda cause: None
+) -> Checkpoint | None:
     """Return the best policy in `root`, or None if there is none or `root` does not exist.
 
     A live run replaces its best policy. If that happens between listing and reading, both are repeated, up to
-    MOST_FINDS times. verify: whether to compare checksums. Raises RecordError if `root` cannot be read.
+    MOST_FINDS times. verify: whether to compare checksums. refused: as for `list_checkpoints`. Raises RecordError if
+    `root` cannot be read.
     """
     for _ in range(MOST_FINDS):
         if not root.is_dir():
             return None
         folders = checkpoint_folders(root)
-        best = best_first(_valid(folders, verify))
+        best = best_first(_valid(folders, verify, refused=refused))
         if best or checkpoint_folders(root) == folders:
             return best[0] if best else None
     return None
@@ -461,7 +500,8 @@ def _valid(
         try:
             yield _open(folder, verify, replay)
         except RecordError as error:
-            refused(str(error))
+            if folder.exists():  # else a live run has removed it
+                refused(str(error))
 
 
 def _open(folder: Path, verify: bool, replay: bool = False) -> Checkpoint:

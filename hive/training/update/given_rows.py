@@ -16,7 +16,7 @@ whenever it begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from hive.policy.descriptions import described_spaces
 from hive.policy.transitions import StoredTransitions, fields_of, stored_transitions
 from hive.records import Checkpoint, checkpoint_at
 from hive.records.atomic import DONE
-from hive.records.checkpoints.folders import MOST_FINDS
+from hive.records.checkpoints.folders import MOST_FINDS, warn
 from hive.records.checkpoints.replay_chunks import read_whole_replay
 from hive.records.directory import is_transitions_file
 from hive.records.transitions import Fields, read_transitions, transitions_refused
@@ -79,13 +79,16 @@ def _as_read(fields: Fields) -> Fields:
     return {**fields, **flags}
 
 
-def saved_transitions(place: str) -> tuple[StoredTransitions, ObservationSpec, ActionSpec]:
+def saved_transitions(
+    place: str, warn: Callable[[str], object] = warn
+) -> tuple[StoredTransitions, ObservationSpec, ActionSpec]:
     """Return the transitions in the memory of a checkpoint, or of a run's newest, in stored form, with their specs.
 
-    A live run may remove the checkpoint while it is read; then the next one is. Raises RecordError and UsageError.
+    warn: is called if a newer checkpoint is damaged. A live run may remove the checkpoint while it is read; then the
+    next one is. Raises RecordError and UsageError.
     """
     for left in reversed(range(MOST_FINDS)):
-        checkpoint = checkpoint_at(place)
+        checkpoint = checkpoint_at(place, warn=warn)
         try:
             return _transitions_in(checkpoint)
         except RecordError:
