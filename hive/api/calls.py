@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, cast
 
 from hive.errors import HiveError, UsageError
@@ -38,7 +38,10 @@ def by_name(count: int, meant: Callable[[Sequence[object]], str]) -> Callable[[C
         method = "." in function.__qualname__
         name = function.__qualname__.lower() if method else f"hive.{function.__qualname__}"
 
-        def check(given: Sequence[object]) -> None:
+        def check(given: Sequence[object], named: Mapping[str, object]) -> None:
+            if twice := [one for one in list(inspect.signature(function).parameters)[: len(given)] if one in named]:
+                hint = f"`{twice[0]}` is the first: keys are arguments of their own, such as learning_rate=3e-4"
+                raise UsageError(f"`{name}` got two values of `{twice[0]}`", hint=hint)
             if len(given) > count:
                 takes = f"{count - method} argument{'' if count - method == 1 else 's'}"
                 what = f"`{name}` takes {takes} without a name, and got {len(given) - method}"
@@ -47,13 +50,13 @@ def by_name(count: int, meant: Callable[[Sequence[object]], str]) -> Callable[[C
         @functools.wraps(function)
         def call(*given: P.args, **named: P.kwargs) -> T:
             with BriefErrors(bool(named.get("inline"))):
-                check(given)
+                check(given, named)
                 return function(*given, **named)
 
         @functools.wraps(function)
         async def call_async(*given: P.args, **named: P.kwargs) -> Any:
             with BriefErrors(bool(named.get("inline"))):
-                check(given)
+                check(given, named)
                 return await cast(Any, function)(*given, **named)
 
         return cast(Callable[P, T], call_async if inspect.iscoroutinefunction(function) else call)

@@ -27,8 +27,8 @@ from hive.config import syntax
 from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.formulas import FORMULAS
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
-from hive.config.other_names import RENAMED, note_on, note_on_table, other_names
-from hive.config.points import SCHEDULE
+from hive.config.other_names import RENAMED, is_key, note_on, note_on_table, other_names
+from hive.config.points import SCHEDULE, SCHEDULES
 from hive.config.policies import OVERRIDDEN, POLICIES, PolicyConfig, fault_of_policy, table_of
 from hive.config.problems import FileSource, OfPolicy, Override, Problem, Renamed, ValueSource, config_error
 from hive.config.references import beside
@@ -312,6 +312,8 @@ class _Loader:
         is_word = isinstance(wrong, str) and not (fault and key.limits.points)
         close = closest(wrong, key.limits.choices) if is_word else ""
         note = f"did you mean `{close}`?" if close else ""
+        if is_word and wrong in SCHEDULES and is_key(f"{full}{SCHEDULE}"):
+            note = f'`{given.source.spell(section, key.name + SCHEDULE)} = "{wrong}"` changes it during the run'
         self._add(full, given.source.problem((*path, *fault), key.message(given.value, fault), note=note))
         return False
 
@@ -394,10 +396,11 @@ class _Loader:
         if owners and {"run.scheme", "algorithm.name"} & self.faulty:
             return  # the algorithm itself is invalid: the intended one may have this key
         close = closest(name, keys_of(table))
-        note = f"`{name}` belongs to {_listed(owners)}" if owners else note_on(name)
+        note = f"`{name}` belongs to {_listed(owners)}" if owners else note_on(f"{section}.{name}") or note_on(name)
         if owners and (advice := other_names("notes").get(name)):
             note += f"; {advice}"
         note = note or (f"did you mean `{source.spell(section, close)}`?" if close else "")
+        note = note or ("arguments of the constructor stand in [env.options]" if section == "env" else "")
         problem = source.problem((section, name), "unknown key", note=note, at_key=True)
         self._add(f"{section}.{name}", replace(problem, lost=not note))
 

@@ -62,10 +62,10 @@ def way_of(table: str, name: str) -> str:
 
 def no_attribute(owner: object, table: str, name: str) -> AttributeError:
     """Return the error for an attribute that an object does not have, with hive's way as its hint. table: see above."""
-    kind = type(owner).__name__
+    text = f"'{type(owner).__name__}' object has no attribute '{name}'"
     if name.startswith("__") or not (way := way_of(table, name)):
-        return AttributeError(f"'{kind}' object has no attribute '{name}'", name=name, obj=owner)
-    error = AttributeError(f"a {kind} of hive has no `{name}`", name=None, obj=owner)  # so Python adds no similar name
+        return AttributeError(text, name=name, obj=owner)
+    error = AttributeError(text, name=None, obj=owner)  # without the name Python adds no similar one
     error.add_note(f"hint: {way}")
     return error
 

@@ -204,6 +204,8 @@ def _no_environment(id: str, built: Any) -> EnvironmentFailed:
         hint = "replace `import gym` by `import gymnasium as gym` in its code, or wrap it with the package shimmy"
     elif isinstance(built, gymnasium.vector.VectorEnv):
         hint = "hive makes vectors itself: return one environment, or register the class with `vector_entry_point`"
+    elif callable(built) and not hasattr(built, "step"):
+        hint = "a function must return an environment, not another function that makes it: env=make_env()"
     elif ":" in id:
         hint = ": ".join(filter(None, why_not_found(id)))
     return EnvironmentFailed(f"`{id}` built {what}, expected a gymnasium.Env", hint=hint, permanent=True)

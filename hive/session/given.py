@@ -62,6 +62,7 @@ LISTS = {
 """Key with an array of references, or of tables with a `name` that is one -> the name as above."""
 
 PROCESSES = "env.processes"
+ARGUMENTS = 'those of an environment\'s constructor are env={"id": MyEnv, "options": {"size": 3}}'
 
 _inline = itertools.count(1)
 
@@ -161,7 +162,7 @@ def _keys(keywords: Mapping[str, Any]) -> dict[str, Any]:
         else:
             problems.append(f"{keyword}: {_problem(keyword, homes)}")
     if problems:
-        unknown = any(one.endswith("see the keys") for one in problems)
+        unknown = any(one.endswith(ARGUMENTS) for one in problems)
         raise ConfigError("\n".join(problems), hint="`hive config FILE` lists every key" if unknown else "")
     return found
 
@@ -176,7 +177,7 @@ def _problem(keyword: str, homes: list[str]) -> str:
         return "the name of a table; give a mapping of its keys"
     names = {name for table in (*SECTIONS.values(), *ALGORITHMS.values()) for name in keys_of(table)}
     close = closest(keyword, names)
-    return "no key has this name; " + (note_on(keyword) or (f"did you mean `{close}`?" if close else "see the keys"))
+    return "no key has this name; " + (note_on(keyword) or (f"did you mean `{close}`?" if close else ARGUMENTS))
 
 
 def _has_processes(

@@ -208,6 +208,7 @@ CALLS: list[tuple[Callable[[], Any], str]] = [
     (lambda: asyncio.run(hive.train_async("ppo", Coin)), 'hive.train("ppo", env=Coin)'),  # type: ignore[misc,arg-type]
     (lambda: hive.Result.resume(None, 2_000), "result.resume(steps=2000)"),  # type: ignore[misc,arg-type]
     (lambda: hive.train("ppo", env="Mine"), "env=Mine"),
+    (lambda: hive.train("ppo", config={"lr": 1}, env=Coin), "arguments of their own"),  # type: ignore[misc]
 ]
 
 

@@ -184,6 +184,19 @@ def test_a_key_without_a_name_makes_no_other_key_wrong() -> None:
     assert "too" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "note"),
+    [
+        ("algorithm.learning_rate='linear'", '`algorithm.learning_rate_schedule = "linear"`'),
+        ("env.name='CartPole-v1'", "hive calls it `env.id`"),
+        ("env.size=3", "[env.options]"),
+    ],
+)
+def test_a_key_in_the_wrong_place_has_a_way_out(key: str, note: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(note)):
+        load_config("a.toml", [key], text='[env]\nid = "CartPole-v1"\n')
+
+
 OWNERS: dict[str, Any] = {
     "hive": hive,
     "policy": hive.Policy,

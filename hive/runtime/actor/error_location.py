@@ -68,6 +68,12 @@ def named(error: BaseException) -> str:
     return f"{what} ({place})" if place else what
 
 
+def explained(error: BaseException) -> str:
+    """Return an error of user code in one line: its text, line, notes and what hive knows of it."""
+    notes = [str(note) for note in getattr(error, "__notes__", ())]
+    return " ".join("; ".join(filter(None, [named(error), *notes, terminal_hint(error)])).split())
+
+
 def _text(error: BaseException) -> str:
     """Return the text of an error; of an assertion without one, its statement."""
     if str(error) or not isinstance(error, AssertionError) or error.__traceback__ is None:

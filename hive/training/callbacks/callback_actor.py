@@ -20,7 +20,7 @@ from hive.experience import Purpose
 from hive.plain_data import pack, read_content, unpack, write_content
 from hive.records.run_warnings import CALLBACK_FAILED, WARNING
 from hive.runtime import START, Actor, SlotOutlet, Subscription
-from hive.runtime.actor.error_location import named, terminal_hint
+from hive.runtime.actor.error_location import explained
 from hive.runtime.memory.status import WAIT_IN
 from hive.training.blueprint import Blueprint
 from hive.training.callbacks.calling import Answer, ForwardingCallback, call, checked, restore, state_of
@@ -203,5 +203,4 @@ class CallbackActor(Actor):
 
 def _text(error: Exception) -> str:
     """Return the error in one line, with the line of user code that raised it."""
-    text = str(error) if isinstance(error, HiveError) else named(error)
-    return " ".join("; ".join(filter(None, [text, terminal_hint(error)])).split())
+    return " ".join(str(error).split()) if isinstance(error, HiveError) else explained(error)

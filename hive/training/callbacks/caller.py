@@ -19,7 +19,7 @@ from typing import Any
 
 from hive.errors import CallbackFailed
 from hive.plain_data import pack, unpack
-from hive.runtime.actor.error_location import named
+from hive.runtime.actor.error_location import explained
 from hive.training.callbacks.calling import ForwardingCallback, call
 from hive.training.callbacks.events import Actions, handlers_of, shown_name
 
@@ -124,7 +124,7 @@ class ObjectServer:
         try:
             actions, error = call(one, handlers_of(one), kind, data, names), ""
         except BaseException as raised:  # also SystemExit, which would end this thread without a word
-            actions, error = Actions(), " ".join(named(raised).split())
+            actions, error = Actions(), explained(raised)
         return {"stop": actions.stop, "log": actions.log, "changes": [*map(list, actions.changes)], "error": error}
 
 
