@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import struct
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from fuzzed_programs import Fuzz
 from hive.config import load_config
 from hive.envs import Discrete, StepRow, configured_spec, recipe_of
 from hive.envs.context import EnvContext
-from hive.envs.external.address import Address
+from hive.envs.external.address import Address, is_connected
 from hive.envs.external.described import space_of
 from hive.envs.external.frames import Misbehaved
 from hive.envs.external.process import Listener
@@ -322,6 +323,34 @@ def test_hive_waits_for_a_program_that_listens_later(serve: Serve, tmp_path: Pat
     assert program.done(LIMIT_S)
     program.end(0.0)
     late.close()
+
+
+def test_a_connection_that_is_reset_at_once_is_a_failed_attempt(tmp_path: Path) -> None:
+    program, _ = program_of(Recipe("fake", connect=f"unix:{tmp_path}/fake"))
+    with socket.socket(socket.AF_UNIX) as forwarder:
+        forwarder.bind(f"{tmp_path}/fake")
+        forwarder.listen()
+        program.start([EnvContext(0)])
+        assert not program.done(0.1)
+        forwarder.accept()[0].close()  # with hello unread, which resets the connection
+    assert not program.done(0.1)
+    (tmp_path / "fake").unlink()
+    late = FakeProgram(tmp_path, usual)
+    assert program.done(LIMIT_S)
+    program.end(0.0)
+    late.close()
+
+
+def test_a_connection_that_was_reset_before_it_is_looked_at_is_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sock = Address(f"127.0.0.1:{server.getsockname()[1]}").attempt()
+        assert sock is not None
+        there, _ = server.accept()
+        there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        there.close()
+        sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # the error is told once
+        assert not is_connected(sock)
+        sock.close()
 
 
 def test_an_address_where_nothing_listens_is_named(tmp_path: Path) -> None:

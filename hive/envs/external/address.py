@@ -54,8 +54,10 @@ def is_connected(sock: socket.socket) -> bool:
     """Return whether an attempt has succeeded, at its end."""
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
         return False
-    # A port of the range that the system chooses from may be given to this very socket: it has connected to itself.
-    return sock.family == socket.AF_UNIX or sock.getsockname() != sock.getpeername()
+    try:  # A port of the range that the system chooses from may be given to this very socket: it connects to itself.
+        return sock.family == socket.AF_UNIX or sock.getsockname() != sock.getpeername()
+    except OSError:  # it was reset at once
+        return False
 
 
 def _refused(text: str, why: str) -> ConfigError:

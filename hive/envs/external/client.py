@@ -13,7 +13,7 @@ from typing import NoReturn, Protocol
 from hive.envs.context import EnvContext, filled
 from hive.envs.external.address import Address, is_connected
 from hive.envs.external.conversation import Conversation
-from hive.envs.external.frames import Closed, Connection, Misbehaved
+from hive.envs.external.frames import Closed, Connection, Misbehaved, Reset
 from hive.envs.external.hello import Hello
 from hive.envs.external.process import Listener, ProgramProcess
 from hive.envs.processes.ending import new_mark
@@ -213,10 +213,18 @@ class ProgramClient:
                 self._launch(context, given)
         except OSError as error:
             raise Misbehaved(f"cannot be started: {error}") from None
-        sock = yield from (self._accept() if address is None else self._connect(address))
-        self._conversation = Conversation(Connection(sock))
         options = [recipe.at(one).options for one in contexts]
-        said = yield from self._conversation.hello(contexts, options, secret)
+        said = None
+        while said is None:
+            sock = yield from (self._accept() if address is None else self._connect(address))
+            self._conversation = Conversation(Connection(sock))
+            try:
+                said = yield from self._conversation.hello(contexts, options, secret)
+            except Reset:
+                if address is None:
+                    raise
+                self._conversation.connection.close()  # nobody listens there yet, as behind a forwarded port
+                yield PAUSE
         self._opened(said)
         self.said = said
 
@@ -237,7 +245,9 @@ class ProgramClient:
         while True:
             self._connecting = sock = address.attempt()
             if sock is not None:
-                while not select.select([], [sock], [], 0)[1]:
+                poll = select.poll()  # select.select has no descriptors above 1,023
+                poll.register(sock, select.POLLOUT)
+                while not poll.poll(0):
                     yield select.POLLOUT
                 self._connecting = None
                 if is_connected(sock):

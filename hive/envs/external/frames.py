@@ -34,6 +34,10 @@ class Closed(Misbehaved):
     """The program closed its end of the connection."""
 
 
+class Reset(Closed):
+    """The connection was reset: its other end has gone, or a forwarder of ports found nobody behind it."""
+
+
 class Connection:
     """The end of a connection that hive has. It owns the socket. Raises Misbehaved, and Closed at its end."""
 
@@ -164,4 +168,4 @@ def _no_extension(code: int, data: bytes) -> Any:
 
 
 def _closed(error: OSError) -> Closed:
-    return Closed(f"closed its connection ({error.strerror})")
+    return Reset(f"closed its connection ({error.strerror})")
