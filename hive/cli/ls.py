@@ -17,6 +17,7 @@ from hive.errors import HiveError
 from hive.records import (
     RunDirectory,
     Summary,
+    age_s,
     best_facts,
     earlier_wall_s,
     find_runs,
@@ -118,7 +119,7 @@ def _run_row(run: RunDirectory) -> dict[str, Any]:
         facts = read_run_facts(run)
         row["started"] = facts.started
         if row["state"] == "running":
-            row["wall_s"] = time.time() - facts.started + earlier_wall_s(run)
+            row["wall_s"] = age_s(facts) + earlier_wall_s(run)
             from hive.monitor import snapshot_of
 
             now = snapshot_of(status_of(run))

@@ -95,8 +95,8 @@ class History:
             self.totals.add(t, {name: results.get(name, 0.0) for name in TOTALS})
         carried = {name: account["produced"] for name, account in status["channels"].items()}
         carried |= {name: e["version"] for name, e in status.get("edges", {}).items() if e["carrier"] == "board"}
-        if self.documents and self.documents[-1].actors.keys() != actors.keys():
-            self.documents.clear()  # the run was scaled: a new stage has other actors
+        if self.documents and (self.documents[-1].actors.keys() != actors.keys() or t < self.documents[-1].t):
+            self.documents.clear()  # the run was scaled: a new stage has other actors; or the clock was set back
         self.documents.append(_Document(t, actors, carried))
         while len(self.documents) > 2 and self.documents[1].t <= t - SHARES_S:
             self.documents.popleft()

@@ -15,7 +15,7 @@ from hive.monitor.bound_by import bound_by
 from hive.monitor.history import TOTALS, WINDOWS
 from hive.monitor.rows import ActorRow, ChannelRow, helper_row
 from hive.monitor.snapshot import Extras, Snapshot
-from hive.records import RunDirectory, Summary, earlier_wall_s, last_training_line, read_run_facts, run_state
+from hive.records import RunDirectory, Summary, last_training_line, read_run_facts, run_state, wall_s_so_far
 from hive.records.environments import without_processes
 from hive.records.jsonl import last_lines, read_jsonl
 from hive.records.logs import HEADER
@@ -120,7 +120,8 @@ def _unsummarized(directory: RunDirectory, extras: Extras, goal_steps: int) -> S
     last = last_training_line(directory)
     since = _last_write(directory)
     try:
-        started = read_run_facts(directory).started - earlier_wall_s(directory)
+        read_run_facts(directory)
+        started = since - wall_s_so_far(directory)
     except RecordError:
         started = 0.0
     clock = time.strftime("%H:%M:%S", time.localtime(since))

@@ -53,6 +53,7 @@ from hive.records.logs import merge_logs, open_log
 from hive.records.nan_dumps import read_nan_dump, write_nan_dump
 from hive.records.runs import (
     RunFacts,
+    age_s,
     find_runs,
     is_alive,
     last_training_line,
@@ -82,6 +83,7 @@ __all__ = [
     "SinkSet",
     "Summary",
     "Video",
+    "age_s",
     "atomic_folder",
     "best_facts",
     "best_of",

@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -70,6 +72,19 @@ def process_start_time(pid: int) -> int | None:
         return None
     fields = text.rpartition(")")[2].split()  # fields from 3 on; field 2 may contain blanks and brackets
     return None if fields[0] in "ZX" else int(fields[19])
+
+
+def boot_s() -> float:
+    """Return the seconds since this machine has booted, for durations: nobody sets this clock, and it runs in standby.
+
+    It is the same in all processes, and that of `RunFacts.start_time`.
+    """
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def age_s(facts: RunFacts) -> float:
+    """Return the seconds since the supervisor of a live run was started, whatever was done to the clock since then."""
+    return max(boot_s() - facts.start_time / os.sysconf("SC_CLK_TCK"), 0.0)
 
 
 def is_alive(facts: RunFacts) -> bool:

@@ -105,6 +105,13 @@ def test_a_new_stage_has_no_past() -> None:
     assert history.channel_rate("rollouts") is None
 
 
+def test_a_clock_that_is_set_back_has_no_past() -> None:
+    history = History()
+    for t in (T, T + 1, T - 3600, T - 3599):
+        history.add(trainer(), t)
+    assert history.window_s == 1.0
+
+
 def test_rates_of_actors_channels_and_boards() -> None:
     history = History()
     for second in range(3):

@@ -12,6 +12,8 @@ from hive.errors import RecordError, UsageError
 from hive.records.directory import RunDirectory
 from hive.records.runs import (
     RunFacts,
+    age_s,
+    boot_s,
     find_runs,
     is_alive,
     process_start_time,
@@ -63,6 +65,13 @@ def summary(directory: RunDirectory, state: str = "stopped") -> None:
         channels={},
         restarts={},
     ).write(directory.summary_file)
+
+
+def test_the_age_of_a_run_is_that_of_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    run, before = RunDirectory.create(tmp_path, "pong"), boot_s()
+    began = (process_start_time(os.getpid()) or 0) / os.sysconf("SC_CLK_TCK")
+    assert before - began <= age_s(facts(run)) < before - began + 60
 
 
 def test_facts_come_back(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from hive.errors import RecordError
 from hive.records.atomic import write_json
 from hive.records.directory import RunDirectory
 from hive.records.documents import read_document
-from hive.records.runs import read_run_facts
+from hive.records.runs import last_training_line, read_run_facts
 from hive.records.summary import Summary
 
 
@@ -68,8 +68,9 @@ def earlier_wall_s(directory: RunDirectory) -> float:
 def wall_s_so_far(directory: RunDirectory) -> float:
     """Return the seconds that all parts of an ended run have taken.
 
-    A part that was killed left no summary, and lasted until its last metrics or event. It counts if it began after
-    resume.json was written, which otherwise has counted it.
+    A part that was killed left no summary, and lasted until its last metrics or event, by the clock of the machine. It
+    counts if it began after resume.json was written, which otherwise has counted it. All parts have taken at least the
+    seconds of training in the metrics, to which nothing is done where that clock was set back.
     """
     try:
         return Summary.read(directory.summary_file).wall_s
@@ -78,9 +79,10 @@ def wall_s_so_far(directory: RunDirectory) -> float:
     try:
         started, last = read_run_facts(directory).started, _last_write(directory)
         resumed = directory.resume_file.stat().st_mtime if directory.resume_file.exists() else 0.0
+        trained = float(last_training_line(directory).get("seconds", 0.0))
     except (RecordError, OSError):
         return earlier
-    return earlier + (max(last - started, 0.0) if started >= resumed else 0.0)
+    return max(earlier + (max(last - started, 0.0) if started >= resumed else 0.0), trained)
 
 
 def _last_write(directory: RunDirectory) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Mapping
 
 from hive.errors import HiveError, RecordError
@@ -52,7 +51,7 @@ def conclude(run: LiveRun, outcome: Outcome) -> None:
         episodes=int(results.get("episodes", 0)),
         mean_return_100=mean_return if math.isfinite(mean_return) else None,
         started=run.started,
-        wall_s=time.time() - run.started + run.earlier_s,
+        wall_s=run.wall_s,
         earlier_s=run.earlier_s,
         train_s=results.get("train_s", 0.0),
         first_steps=int(results.get("first_steps", 0)),

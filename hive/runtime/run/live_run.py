@@ -52,6 +52,7 @@ from hive.records.run_warnings import (
     apply_event,
     warnings_of,
 )
+from hive.records.runs import boot_s
 from hive.runtime.process.limits import raise_descriptor_limit
 from hive.runtime.process.output import CHECK_S, FLOOD_S, OUTPUT_BYTES, BoundedOutput
 from hive.runtime.process.processes import ProcessTable, SharedMemory
@@ -83,6 +84,7 @@ class LiveRun:
         self.config: Config = load_config(directory.resolved_file)
         self.clock = RealClock()
         self.started = time.time()
+        self.started_s = boot_s()
         self.earlier_s = earlier_wall_s(directory)
         self.events = JsonlWriter(directory.events_file)
         self.log = open_log(directory.log_file("supervisor"), "supervisor", self.config.record.log_level.upper())
@@ -105,6 +107,11 @@ class LiveRun:
         self.output_warned: dict[str, int] = {}  # process -> bytes that the last warning named
         raise_descriptor_limit()
         directory.reserve()
+
+    @property
+    def wall_s(self) -> float:
+        """The seconds that all parts of the run have taken, whatever was done to the clock of the machine."""
+        return boot_s() - self.started_s + self.earlier_s
 
     def write_facts(self) -> None:
         """Write the facts by which commands find this process, and remember the summary of a resumed run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 
 from hive.config import resolved
@@ -36,7 +37,7 @@ class RunRequests:
             "refused": run.refused,
             "run": run.directory.name,
             "pid": os.getpid(),
-            "started": run.started - run.earlier_s,  # views show the time since then
+            "started": time.time() - run.wall_s,  # views show the time since then
             "steps": run.config.run.steps,
             "pausing": None,  # or the actors that a requested pause waits for, [] when the run is at rest
             "warnings": [warning.data for warning in run.warnings.values()],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from hive.records import (
 from hive.records.jsonl import JsonlWriter
 from hive.runtime.run.conclusion import conclude, why_inexact
 from hive.runtime.run.live_run import LiveRun
+from hive.runtime.run.requests import RunRequests
 from hive.runtime.supervise.outcome import Outcome
 
 FAILED = Outcome("failed", "learner-0 failed", "spaces differ", "", True, {}, {}, {}, "")
@@ -92,9 +94,15 @@ def test_numbers_of_the_checkpoint_do_not_mix_with_those_of_actors_that_reported
     assert (summary.env_steps, summary.frames) == (1000, None)
 
 
-def test_the_wall_time_is_that_of_all_parts(resumed: LiveRun) -> None:
+def test_the_wall_time_is_that_of_all_parts_whatever_is_done_to_the_clock(
+    resumed: LiveRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert resumed.earlier_s == 30.0
-    resumed.started -= 5.0
+    resumed.started_s -= 5.0
+    back = time.time() - 3600
+    monkeypatch.setattr(time, "time", lambda: back)
+    seen = RunRequests(resumed).status()["started"]
+    assert 35.0 <= back - seen < 40.0  # type: ignore[operator]
     conclude(resumed, replace(FAILED, state="finished", results={"updates": 60.0, "env_steps": 1200.0}))
     summary = Summary.read(resumed.directory.summary_file)
     assert 35.0 <= summary.wall_s < 40.0
@@ -117,6 +125,17 @@ def test_a_part_that_was_killed_lasted_until_its_last_line_and_counts_once(direc
     write_resume_point(directory, 50, wall_s=wall_s_so_far(directory))
     os.utime(directory.resume_file, (started + 20.0, started + 20.0))
     assert wall_s_so_far(directory) == earlier_wall_s(directory) == pytest.approx(42.0)
+
+
+def test_a_part_that_was_killed_trained_as_long_as_its_metrics_say_where_the_clock_was_set_back(
+    directory: RunDirectory,
+) -> None:
+    directory.summary_file.unlink()
+    started = time.time()
+    write_run_facts(directory, RunFacts("a-1", 1 << 30, 1, "", started, [], "0", "3"))
+    directory.metrics_file.write_text('{"updates": 50, "seconds": 40.5, "return/mean_100": 1.0}\n')
+    os.utime(directory.metrics_file, (started - 3600, started - 3600))
+    assert wall_s_so_far(directory) == 40.5
 
 
 @pytest.mark.parametrize(
