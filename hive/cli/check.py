@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.about import exact_lines, meaning_lines, memory_lines, network_lines
 from hive.cli.parts.arguments import add_config_file, add_json, add_overrides, add_topology
-from hive.cli.parts.check_environment import check_environment, frames_text
+from hive.cli.parts.check_environment import check_environment, frames_text, print_notes, print_warnings, unaccepted
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.drawing import lines_of, svg_of
 from hive.cli.parts.json_output import environments_to_stderr
@@ -40,7 +40,7 @@ from hive.cli.parts.lag import (
     lag_lines,
     lags_of,
 )
-from hive.cli.parts.new_run import random_beginning
+from hive.cli.parts.new_run import beginning_warnings
 from hive.cli.parts.sizes import Sizes, size_lines, sizes_of
 from hive.cli.parts.trial import (
     GRACE_S,
@@ -56,7 +56,7 @@ from hive.config import Config, load_config
 from hive.config.values import toml_text
 from hive.errors import HiveError, UsageError
 from hive.paths import user_path
-from hive.printable import printable
+from hive.records.run_warnings import VIDEOS_OFF, RunWarning
 from hive.records.summary import rounds_text
 from hive.runtime import Topology
 from hive.runtime.process.limits import check_limits
@@ -228,10 +228,9 @@ def _print(checked: Checked, tried: Tried, options: argparse.Namespace) -> tuple
     _print_topology(checked, trial)
     if trial is not None and options.round_trip is not None:
         print(hidden_line(config, options.round_trip / 1e3, trial["updates"], trial["train_s"]))
-    if warning := random_beginning(config):
-        print(f"warning: {warning}")
-    if unrecorded:
-        print(f"warning: evaluation.videos: {unrecorded}")
+    warnings = beginning_warnings(config)
+    warnings += [RunWarning(VIDEOS_OFF, f"evaluation.videos: {unrecorded}", "", 0)] if unrecorded else []
+    print_warnings(warnings, config)
     if not options.draw:
         _print_advice(tried.examined, options, config)
     return 0, {}
@@ -305,8 +304,8 @@ def _print_advice(examined: Examination | None, options: argparse.Namespace, con
     Raises EnvironmentFailed for what the environment did that would end the run.
     """
     if examined is not None:
-        for warning in examined.warnings(config.env.id):
-            print(f"warning: {printable(warning)}")
+        print_warnings(examined.warnings(config.env.id), config)
+        print_notes(examined.notes(config.env.id))
         if examined.failure is not None:
             raise examined.failure
     words = ["hive", "up", *([str(options.config)] if options.config else [])]
@@ -321,7 +320,7 @@ def _trial_data(tried: Tried, config: Config) -> dict[str, Any]:
     if tried.why:
         data["tried"] = {**(tried.trial or {}), "why": tried.why}
     if (examined := tried.examined) is not None:
-        warnings = examined.warnings(config.env.id)
+        warnings = [warning.line for warning in unaccepted(examined.warnings(config.env.id), config)]
         counts = {"steps": examined.steps, "episodes": examined.episodes, "frame_skip": examined.frame_skip}
         error = {} if examined.failure is None else {"error": str(examined.failure)}
         data["environment"] = {**counts, "warnings": warnings, **error}

@@ -30,7 +30,7 @@ from hive.records.environments import (
     worst_step_s,
 )
 from hive.records.return_text import return_text
-from hive.records.run_warnings import RunWarning, active, warnings_of
+from hive.records.run_warnings import RunWarning, shown, warnings_of
 from hive.records.standings import PolicyStanding, standings
 from hive.records.summary import rounds_in, rounds_text
 from hive.runtime.run.control import OtherProtocol
@@ -111,7 +111,7 @@ def run_ps(options: argparse.Namespace) -> int:
 def _print_head(first: Mapping[str, Any]) -> None:
     """Print the state and the warnings of a run."""
     print(f"{first['run']}  {first['state']}")
-    for warning in active(RunWarning.of(data) for data in first["warnings"] or ()):
+    for warning in shown(RunWarning.of(data) for data in first["warnings"] or ()):
         print(f"warning: {warning.line}")
 
 

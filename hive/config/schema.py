@@ -29,6 +29,7 @@ from hive.config.run_names import NAME_LENGTH, program_name
 from hive.config.schemes import DEFAULT_SCHEME, SCHEMES
 from hive.config.sizes import is_size
 from hive.config.values import toml_text
+from hive.config.warning_names import WARNINGS
 from hive.cores import cores
 from hive.declared import RULES
 
@@ -127,6 +128,12 @@ class RunConfig:
         accepts=_are_callbacks,
         expected='an array of "package.module:Class" and tables { name = "package.module:Class", argument = value }',
         hash=False,
+    )
+    accept: tuple[str, ...] = key(
+        (),
+        "names of warnings that are not shown (warnings.md), because the result is meant to be so",
+        accepts=lambda names: all(name in WARNINGS for name in names),
+        expected="an array of names of warnings.md",
     )
     callback_limit_s: float = key(60.0, "seconds after which a callback that has not answered is dropped", above=0)
     steps: int = key(500_000, "environment steps after which the run is finished", minimum=1)

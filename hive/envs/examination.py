@@ -1,9 +1,9 @@
 """Plays an environment with random actions, by the code that collects rollouts, and reports what it did.
 
 The environment is stepped by the vector that a run would step it with, so what ends a run is found here with the same
-words: `failure`. What hive accepts but its author probably did not intend only costs time or learning, and is a
-warning: observations outside of their space, of another dtype or in lists, which are converted in every step; episodes
-that never end, without which there are no returns; and statistics that no checkpoint has. `hive check` prints both.
+words: `failure`. What hive accepts but its author probably did not intend is a warning: observations outside of their
+space; episodes that never end, without which there are no returns; and statistics that no checkpoint has. What only
+costs time is a note: observations of another dtype or in lists, which are converted in every step.
 
 The first reset and the first step, in which JAX and numba compile, are outside of the time limit and of all means.
 """
@@ -33,6 +33,7 @@ from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
 from hive.envs.wrappers import skip_of, step_limit_of, with_names
 from hive.errors import EnvironmentFailed
+from hive.records.run_warnings import EPISODES_CUT, NO_EPISODE, OUTSIDE, RUNNING_STATISTICS, RunWarning
 
 if TYPE_CHECKING:
     import gymnasium
@@ -43,6 +44,7 @@ REPEATED_STEPS = 200  # of an environment of several agents that is reset again 
 OTHER_REWARDS = "resets with the same seed gave other rewards for the same actions, so runs are not repeatable"
 FIRST_S = 0.5  # a first call of that length is named if it is also FIRST_TIMES as long as later ones
 FIRST_TIMES = 10
+BOUNDS = "bounds"  # kind of the problem of values outside of their space
 LONGER = 10  # times the steps, at most, to see the end of a first episode; those of some tasks have thousands of steps
 
 
@@ -58,6 +60,7 @@ class Examination:
     observations: int = 0  # those of steps and resets, where single environments are stepped
     episodes: int = 0
     problems: dict[str, int] = field(default_factory=dict)
+    outside: set[str] = field(default_factory=set)  # those of them that are values outside of their space
     failure: EnvironmentFailed | None = None  # what ended it, and would end a run
     close_error: str = ""  # what `close` raised
     declared_limit: int | None = None  # max_episode_steps
@@ -102,31 +105,45 @@ class Examination:
         ]
         return " and ".join(slow)
 
-    def warnings(self, id: str) -> list[str]:
-        """Return one sentence per problem, with its way out."""
-        found = [f"`{id}`: {count:,} of {self.observations:,} {text}" for text, count in self.problems.items()]
-        found += [f"`{id}`: {'; '.join(statistics_text(one))}" for one in self.statistics]
-        if self.close_error:
-            found.append(
-                f"`{id}`: its close raised {self.close_error}, which a run ignores: what it holds, such as windows and "
-                "ports, may remain"
-            )
+    def warnings(self, id: str) -> list[RunWarning]:
+        """Return what is probably wrong with the results of a run, with the way out of each."""
+        found = [
+            RunWarning(OUTSIDE, f"`{id}`: {count:,} of {self.observations:,} {text}", "", 0)
+            for text, count in self.problems.items()
+            if text in self.outside
+        ]
+        for one in self.statistics:
+            cause, advice = statistics_text(one)
+            found.append(RunWarning(RUNNING_STATISTICS, f"`{id}`: {cause}", advice, 0))
         longest = max(self.declared_limit or 0, *self.lengths, 0)
         if self.begun_anew and longest > self.begun_anew:
-            found.append(
+            cause = (
                 f"`{id}`: episodes of up to {longest:,} steps are never finished, because environments begin anew at "
-                f"the checkpoints of checkpoint.every, here after {self.begun_anew:,} steps of each; make it "
-                f"{-(-SEVERAL * longest // self.begun_anew)} times as large"
+                f"the checkpoints of checkpoint.every, here after {self.begun_anew:,} steps of each"
             )
+            advice = f"make it {-(-SEVERAL * longest // self.begun_anew)} times as large"
+            found.append(RunWarning(EPISODES_CUT, cause, advice, 0))
         if self.failure is None and not self.episodes and (self.declared_limit or 0) <= self.steps:
             seen = f"{self.steps:,} steps of random actions"
             if self.hurried:
                 seen += ", all that there was time for; if none ever does, there is no return"
             else:
                 seen += ", and without an end there is no return"
+            advice = f"let `step` return terminated or truncated, or limit episodes: {self.limit_advice}"
+            found.append(RunWarning(NO_EPISODE, f"`{id}`: no episode ended in {seen}", advice, 0))
+        return found
+
+    def notes(self, id: str) -> list[str]:
+        """Return what hive puts right, or what only costs time, one sentence each."""
+        found = [
+            f"`{id}`: {count:,} of {self.observations:,} {text}"
+            for text, count in self.problems.items()
+            if text not in self.outside
+        ]
+        if self.close_error:
             found.append(
-                f"`{id}`: no episode ended in {seen}; let `step` return terminated or truncated, or limit episodes: "
-                f"{self.limit_advice}"
+                f"`{id}`: its close raised {self.close_error}, which a run ignores: what it holds, such as windows and "
+                "ports, may remain"
             )
         return found
 
@@ -311,6 +328,8 @@ class _JudgedVector(PythonVector):
             self._done.observations += 1
             for kind, text in _problems_of(self._space, observation).items():
                 sentence = self._seen.setdefault(kind, text)
+                if kind.endswith(BOUNDS):
+                    self._done.outside.add(sentence)
                 self._done.problems[sentence] = self._done.problems.get(sentence, 0) + 1
         self._returned.clear()
 
@@ -347,7 +366,7 @@ def _problems(space: Box, observation: Any) -> list[tuple[str, str]]:
         values = array.astype(dtype, casting="unsafe")
         outside = (values < space.low) | (values > space.high)
         if outside.any():
-            found.append(("bounds", _outside(space, values, tuple(np.argwhere(outside)[0]))))
+            found.append((BOUNDS, _outside(space, values, tuple(np.argwhere(outside)[0]))))
     return found
 
 

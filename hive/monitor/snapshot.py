@@ -17,7 +17,7 @@ from typing import Any
 from hive.gpus import Gpu
 from hive.monitor.rows import ActorRow, BoardRow, ChannelRow, HostRow
 from hive.records.environments import EnvironmentRow
-from hive.records.run_warnings import RunWarning, active
+from hive.records.run_warnings import RunWarning, shown
 from hive.records.standings import PolicyStanding
 from hive.runtime.run.process_facts import ProcessFacts
 
@@ -88,8 +88,8 @@ class Snapshot:
 
     @property
     def active_warnings(self) -> list[RunWarning]:
-        """The warnings that hold now, or held at the end of the run."""
-        return active(self.warnings)
+        """The warnings that hold now, or held at the end of the run, without those that another one explains."""
+        return shown(self.warnings)
 
     @property
     def lag(self) -> int:

@@ -4,7 +4,9 @@
     {"kind": "recovered", "warning": "entropy gone", "steps": 180000}                               it holds no longer
 
 hive.training.record.health decides when each is logged; any actor may log its own with `Actor.note`. Views and the
-summary fold these entries into one RunWarning for each name, so they all show the same.
+summary fold these entries into one RunWarning for each name, so they all show the same: those that hold, without those
+that another one explains, the worst first (hive.config.warning_names). What `run.accept` names is logged as "accepted",
+which views do not show, and what is only worth knowing as "fact"; `hive doctor RUN` lists both.
 """
 
 from __future__ import annotations
@@ -14,17 +16,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hive.config.warning_names import WARNINGS
+
 WARNING = "warning"  # kind of the event with which a warning begins
 SOCKETS_REMOVED = "socket folder removed"  # it ends at the supervisor's next look
 OUTPUT_DROPPED = "output dropped"  # it does not end
 OF_SUPERVISOR = (SOCKETS_REMOVED, OUTPUT_DROPPED)  # warnings of the supervisor
 RUNNING_STATISTICS = "statistics in environments"  # a warning of a collector; it does not end
-GLOBAL_DRAWS = "global random numbers"  # a warning of a collector with helpers; it does not end
+GLOBAL_DRAWS = "global random numbers"  # a fact of a collector with helpers
 ENVIRONMENT_FAILED = "environment failed"  # a warning of a collector whose environments have processes; it does not end
 NOT_SAVED = "checkpoints not written"  # a warning of the recorder; it ends with the next checkpoint
 SINK_FAILED = "sink failed"  # a warning of the recorder; it ends when a new recorder makes the sinks again
 CALLBACK_FAILED = "callback failed"  # a warning of a callback's actor; it does not end
+OUTSIDE = "observations outside"  # warnings of `hive check`, of what an environment did
+NO_EPISODE = "no episode ended"  # also of a run
+EPISODES_CUT = "episodes cut"
+VIDEOS_OFF = "videos off"
+RANDOM_BEGINNING = "random beginning"  # a warning of a new run's config
 RECOVERED = "recovered"  # kind of the event with which it ends
+ACCEPTED = "accepted"  # kind of the event of a warning that run.accept names
+FACT = "fact"  # kind of an event with a name and a text that is only worth knowing
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,12 @@ class RunWarning:
     def line(self) -> str:
         """The warning as one line."""
         return f"{self.kind}: {self.text}" + (f"; {self.advice}" if self.advice else "")
+
+    @property
+    def event(self) -> dict[str, Any]:
+        """The entry of the event log with which it begins."""
+        named = {"warning": self.kind, "cause": self.text, "advice": self.advice, "steps": self.first_steps}
+        return {"kind": WARNING, "text": self.line, **named}
 
     @property
     def data(self) -> dict[str, Any]:
@@ -79,3 +96,18 @@ def warnings_of(events: Iterable[Mapping[str, Any]]) -> dict[str, RunWarning]:
 def active(warnings: Iterable[RunWarning]) -> list[RunWarning]:
     """Return the warnings that hold now, or held at the end of the run."""
     return [warning for warning in warnings if warning.last_steps is None]
+
+
+def shown(warnings: Iterable[RunWarning]) -> list[RunWarning]:
+    """Return the warnings that hold, without those that another one explains, the worst first."""
+    held = active(warnings)
+    explained = {name for one in held if one.kind in WARNINGS for name in WARNINGS[one.kind].explains}
+    order = {name: index for index, name in enumerate(WARNINGS)}
+    left = [one for one in held if one.kind not in explained]
+    return sorted(left, key=lambda one: order.get(one.kind, len(order)))
+
+
+def facts_of(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the facts and accepted warnings in an event log: name -> text of the last one."""
+    entries = [event for event in events if event.get("kind") in (FACT, ACCEPTED)]
+    return {str(event.get("fact") or event.get("warning")): str(event.get("text", "")) for event in entries}

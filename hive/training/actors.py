@@ -53,7 +53,7 @@ from hive.experience import Purpose, Rollout, steps_in, stream_seed
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.plain_data import pack
 from hive.records import JSON, RunDirectory, write_nan_dump
-from hive.records.run_warnings import GLOBAL_DRAWS, RUNNING_STATISTICS, WARNING
+from hive.records.run_warnings import FACT, GLOBAL_DRAWS, RUNNING_STATISTICS, WARNING
 from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.callbacks.changes import ChangedKeys, ChangesReader
@@ -239,10 +239,8 @@ class CollectorActor(Actor):
             self.note("helpers", f"{cause}, so {self.name} steps them without helpers (collection.helpers = 0)")
         elif not self.warned_of_draws:
             self.warned_of_draws = True
-            advice = "set collection.helpers = 0, or have each environment draw from its own generator"
-            cause = f"{cause}, so their numbers depend on collection.helpers"
-            details = {"warning": GLOBAL_DRAWS, "cause": cause, "advice": advice}
-            self.note(WARNING, f"{GLOBAL_DRAWS}: {cause}; {advice}", **details, steps=0)
+            advice = "collection.helpers = 0, or a generator of its own in each environment, makes them equal"
+            self.note(FACT, f"{cause}, so their numbers depend on collection.helpers; {advice}", fact=GLOBAL_DRAWS)
 
     def _name_statistics(self) -> None:
         """Warn of running means in the environments, which have changed in the first rollout."""

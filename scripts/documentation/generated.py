@@ -13,6 +13,7 @@ from pathlib import Path
 from documentation.commands import commands_page
 from documentation.config_keys import keys_page
 from documentation.figures import figures_page
+from documentation.warning_names import warnings_page
 
 GUIDE = Path(__file__).parents[2] / "examples" / "guide"
 ROW = re.compile(r"^\| \[([^\]]*)\]\(([^)]+\.md)\) \| (.*) \|$", re.MULTILINE)
@@ -51,5 +52,6 @@ FILES: Mapping[str, Callable[[], str]] = {
     "keys.md": keys_page,
     "commands.md": commands_page,
     "results.md": figures_page,
+    "warnings.md": warnings_page,
     "llms.txt": llms,
 }

@@ -110,7 +110,7 @@ def test_what_will_not_be_recorded_is_a_warning(place: Place) -> None:
     path = place.config(recorded.replace("CartPole-v1", "unseen_in_check:Env"))
     done = place.hive("check", path, "--draw")
     assert done.code == 0
-    assert "warning: evaluation.videos: `unseen_in_check:Env` has no pictures" in done.out
+    assert "warning: videos off: evaluation.videos: `unseen_in_check:Env` has no pictures" in done.out
 
 
 def test_a_trial_with_a_replay_memory_makes_updates_at_once(place: Place) -> None:
@@ -153,14 +153,14 @@ def test_what_an_environment_does_carelessly_is_a_warning(place: Place, monkeypa
     path = place.config('[env]\nid = "careless_in_check:Env"\n[collection]\nenvs = 2\nrollout = 16\n')
     done = place.hive("check", path, "-s", "run.seed=2")
     assert (done.code, done.err) == (0, "")
-    _, played, *_, kind, bounds, endless, following = done.out.splitlines()
+    _, played, *_, bounds, endless, kind, following = done.out.splitlines()
     assert played == "random actions in `careless_in_check:Env`: 1,000 steps, 0 episodes ended"
-    assert kind.startswith("warning: `careless_in_check:Env`: 1,001 of 1,001 observations are of type list, ")
+    assert kind.startswith("note: `careless_in_check:Env`: 1,001 of 1,001 observations are of type list, ")
     assert "observation[1] was 2, expected -1 to 1; " in bounds
     assert "no episode ended in 1,000 steps of random actions" in endless
     assert following == f"next: hive up {path} -s run.seed=2"
     found = json.loads(place.hive("check", path, "--json").out)["environment"]
-    assert (found["steps"], found["episodes"], len(found["warnings"])) == (1_000, 0, 3)
+    assert (found["steps"], found["episodes"], len(found["warnings"])) == (1_000, 0, 2)
 
 
 def test_an_environment_is_examined_without_a_config(place: Place) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from event_lines import event, said
 
-from hive.cli.parts.event_log import SHOWN, NewEvents
+from hive.cli.parts.event_log import EVENTS, NewEvents
 from hive.monitor import StatusLine
 from hive.records.run_warnings import RunWarning
 
@@ -68,7 +68,7 @@ def test_invalid_lines_are_ignored(place: Place) -> None:
     assert said(out) == ["supervisor         a message is lost"]
 
 
-@pytest.mark.parametrize("kind", SHOWN)
+@pytest.mark.parametrize("kind", EVENTS)
 def test_each_kind_is_shown(place: Place, kind: str) -> None:
     run, out = place.never_begun(), io.StringIO()
     events = NewEvents(run)
@@ -86,25 +86,48 @@ def test_events_from_before_a_resume_are_not_printed(place: Place) -> None:
     assert said(out) == ["supervisor         4 actors in 4 processes"]
 
 
-def test_a_warning_that_a_full_disk_keeps_out_of_the_log_is_shown_once(place: Place) -> None:
-    run, out = place.never_begun(), io.StringIO()
-    fields = {"warning": "entropy gone", "cause": "0.01", "advice": "entropy_weight", "steps": 5}
-    event(run, "warning", "entropy gone: 0.01; entropy_weight", **fields)
+def test_a_warning_is_shown_once_and_again_with_another_cause(place: Place) -> None:
+    run, out = place.lost(), io.StringIO()
+    entropy = RunWarning("entropy gone", "0.01 of 0.7", "entropy_weight", 5)
+    event(run, **entropy.event)
     events, line = NewEvents(run), StatusLine(out)  # of a resumed run, in which that warning still holds
-    entropy = RunWarning("entropy gone", "0.01", "entropy_weight", 5)
-    unsaved = RunWarning("checkpoints not written", "no space", "free it", 7)
-    constant = RunWarning("return constant", "10", "", 2, last_steps=3)
+    unsaved = RunWarning("checkpoints not written", "no space", "free it", 7)  # a full disk keeps it out of the log
     events.show(line, [entropy])
-    events.show(line, [entropy, unsaved, constant])
-    events.show(line, [entropy, unsaved])
+    events.show(line, [entropy, unsaved, RunWarning("goal not judged", "10", "", 2, last_steps=3)])
     event(run, "recovered", "entropy gone", warning="entropy gone", steps=8)
-    event(run, "warning", "entropy gone: 0.01; entropy_weight", **fields)
+    event(run, **RunWarning("entropy gone", "0.02 of 0.7", "entropy_weight", 9).event)  # other numbers only
     events.show(line, [entropy, unsaved])
-    events.show(line, [entropy, unsaved])
+    events.show(line, [RunWarning("checkpoints not written", "no such folder", "make it", 9)])
     assert said(out) == [
-        "supervisor         checkpoints not written: no space; free it",
-        "supervisor         entropy gone",
-        "supervisor         entropy gone: 0.01; entropy_weight",
+        "supervisor         warning: checkpoints not written: no space; free it",
+        "supervisor         warning: checkpoints not written: no such folder; make it",
+    ]
+
+
+def test_the_worst_warnings_of_the_start_are_shown(place: Place) -> None:
+    run, out = place.never_begun(), io.StringIO()
+    for name in (
+        "sink failed",
+        "videos off",
+        "random beginning",
+        "episodes cut",
+        "return constant",
+        "no episode ended",
+    ):
+        event(run, **RunWarning(name, "it is so", "", 0).event)
+    events, line = NewEvents(run), StatusLine(out)
+    events.show(line)
+    event(run, "running", "4 actors in 4 processes")
+    events.show(line)
+    event(run, **RunWarning("updates skipped", "all of them", "", 900).event)
+    events.show(line)
+    assert said(out) == [
+        "supervisor         warning: no episode ended: it is so",  # which explains a constant return
+        "supervisor         warning: episodes cut: it is so",
+        "supervisor         warning: random beginning: it is so",
+        f"and 2 more: hive doctor {run.name}",
+        "supervisor         4 actors in 4 processes",
+        "supervisor         warning: updates skipped: all of them",
     ]
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from hive.cli.parts.new_run import new_run
-from hive.records import RunDirectory
+from hive.records import RunDirectory, read_jsonl
+from hive.records.owner import give_up
+from hive.records.run_warnings import warnings_of
 
 ENV = '[env]\nid = "CartPole-v1"\n'
 
@@ -34,10 +36,13 @@ def test_a_run_from_weights_that_begins_at_random_says_so(
 ) -> None:
     monkeypatch.setenv("HIVE_HOME", str(tmp_path))
     RunDirectory.create(tmp_path, "old")
-    lines: list[object] = []
-    new_run(None, [*sets, "run.init_from=old-1"], ENV, report=lines.append)
-    begins = "warning: the run begins with random actions, not with those of run.init_from: "
-    assert lines == ([begins + ways] if ways else [])
-    lines.clear()
-    new_run(None, sets, ENV, report=lines.append)
-    assert lines == []
+
+    def told(*more: str) -> list[str]:
+        run = new_run(None, [*sets, *more], ENV)
+        give_up(run)
+        return [warning.line for warning in warnings_of(read_jsonl(run.events_file)).values()]
+
+    begins = "random beginning: the run begins with random actions, not with those of run.init_from: "
+    assert told("run.init_from=old-1") == ([begins + ways] if ways else [])
+    assert told() == []
+    assert told("run.init_from=old-1", 'run.accept=["random beginning"]') == []

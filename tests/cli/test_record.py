@@ -61,7 +61,10 @@ def test_the_hint_about_random_actions_at_first(place: Place) -> None:
     (place.folder / "a.toml").write_text(DQN.replace("learning_starts = 0", 'replay_from = "a.npz"'))
     place.hive("record", "CartPole-v1", "-n", 20, "-o", "a.npz")
     done = place.hive("check", "a.toml", "--draw", "-s", "run.steps=2000")
-    assert "warning: the first 20 steps are random actions without updates, though transitions are given" in done.out
+    assert (
+        "warning: random beginning: the first 20 steps are random actions without updates, though transitions are given"
+        in done.out
+    )
     quiet = place.hive("check", "a.toml", "--draw", "-s", "algorithm.learning_starts=0")
     assert "warning" not in quiet.out
 

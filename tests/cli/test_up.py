@@ -152,8 +152,12 @@ def test_warnings_are_repeated_at_the_end(place: Place, capsys: pytest.CaptureFi
     report_end(run, 0)
     assert capsys.readouterr().err.splitlines()[1:] == [
         "warning: entropy gone: it is so; raise algorithm.entropy_weight",
-        "warning: return collapsed: it is so; raise algorithm.entropy_weight (no longer so from 20,000 steps on)",
     ]
+    many = ("updates skipped", "sink failed", "callback failed", "episodes cut")
+    report_end(place.ended(warnings=[warned(name) for name in many]), 0)
+    *_, last = lines = capsys.readouterr().err.splitlines()[1:]
+    assert [line.split(": ")[1] for line in lines[:-1]] == ["updates skipped", "episodes cut", "callback failed"]
+    assert last.startswith("and 1 more: hive doctor ")
 
 
 def test_the_report_of_a_stopped_run_names_the_resume_command(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,13 +40,19 @@ def examined(
     return examine(Recipe("mine:Env"), steps=steps, limit_s=60.0, **options)
 
 
+def told(done: Examination) -> list[str]:
+    """Return the warnings, without their names, and the notes."""
+    warnings = [f"{one.text}; {one.advice}".removesuffix("; ") for one in done.warnings("mine:Env")]
+    return [*warnings, *done.notes("mine:Env")]
+
+
 GOOD = np.array([1.0, -1.0], np.float32)
 
 
 def test_a_careful_environment_has_no_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = Says(GOOD, terminates=4)
     done = examined(monkeypatch, environment)
-    assert (done.steps, done.episodes, done.warnings("mine:Env")) == (10, 2, [])
+    assert (done.steps, done.episodes, told(done)) == (10, 2, [])
     assert environment.closed
 
 
@@ -73,12 +79,12 @@ def test_a_careful_environment_has_no_warnings(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_observations_that_were_not_intended(monkeypatch: pytest.MonkeyPatch, said: Any, warning: str) -> None:
-    (found,) = examined(monkeypatch, Says(said, terminates=4)).warnings("mine:Env")
+    (found,) = told(examined(monkeypatch, Says(said, terminates=4)))
     assert found.startswith(f"`mine:Env`: 13 of 13 {warning}")
 
 
 def test_rounding_to_the_dtype_of_the_space_is_not_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    (found,) = examined(monkeypatch, Says(np.array([1.0 + 1e-12, 0.0]), terminates=4)).warnings("mine:Env")
+    (found,) = told(examined(monkeypatch, Says(np.array([1.0 + 1e-12, 0.0]), terminates=4)))
     assert "float64" in found
 
 
@@ -87,7 +93,7 @@ def test_each_kind_is_one_warning_with_its_first_case(monkeypatch: pytest.Monkey
         def observation(self) -> Any:
             return np.array([0.0, self.at], np.float32)
 
-    (found,) = examined(monkeypatch, Grows(None, terminates=4)).warnings("mine:Env")
+    (found,) = told(examined(monkeypatch, Grows(None, terminates=4)))
     assert found.startswith("`mine:Env`: 7 of 13 ")  # steps 2, 3, 4 of the first two episodes, and step 2 of the third
     assert "observation[1] was 2, " in found
 
@@ -99,17 +105,17 @@ def test_an_environment_without_an_end(
     """An end is awaited for ten times the steps, because episodes of thousands of steps are usual."""
     done = examined(monkeypatch, Says(GOOD, truncates=truncates))
     assert done.steps == steps
-    assert any("no episode ended in 100 steps of" in text for text in done.warnings("mine:Env")) is warned
+    assert any("no episode ended in 100 steps of" in text for text in told(done)) is warned
 
 
 def test_an_end_that_there_was_no_time_for_is_said_to_be_unknown() -> None:
-    (text,) = Examination(steps=3, hurried=True, limit_advice="limit them").warnings("mine:Env")
+    (text,) = told(Examination(steps=3, hurried=True, limit_advice="limit them"))
     assert "in 3 steps of random actions, all that there was time for; if none ever does, " in text
 
 
 @pytest.mark.parametrize(("limit", "warned"), [(10, True), (11, False)])
 def test_an_end_that_is_declared_need_not_be_seen(limit: int, warned: bool) -> None:
-    assert bool(Examination(steps=10, declared_limit=limit).warnings("mine:Env")) is warned
+    assert bool(told(Examination(steps=10, declared_limit=limit))) is warned
 
 
 def test_an_exception_is_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +126,7 @@ def test_an_exception_is_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
             return super().step(action)
 
     done = examined(monkeypatch, Breaks(GOOD))
-    assert done.warnings("mine:Env") == []
+    assert told(done) == []
     assert done.steps == 3
     assert str(done.failure).startswith("mine:Env raised RuntimeError: the wheels came off ")
     assert str(done.failure).endswith(" in step (env 0, step 4 of this collector)")
@@ -130,7 +136,7 @@ def test_discrete_observations_have_nothing_to_warn_of(monkeypatch: pytest.Monke
     class Counts(Says):
         observation_space = spaces.Discrete(3)
 
-    assert examined(monkeypatch, Counts(2, terminates=4)).warnings("mine:Env") == []
+    assert told(examined(monkeypatch, Counts(2, terminates=4))) == []
 
 
 def test_rewards_returns_lengths_and_times_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +285,7 @@ def test_an_environment_that_cannot_be_closed(monkeypatch: pytest.MonkeyPatch) -
 
     done = examined(monkeypatch, Stays(GOOD, terminates=4))
     assert done.failure is None
-    (warning,) = done.warnings("mine:Env")
+    (warning,) = told(done)
     assert warning.startswith("`mine:Env`: its close raised AttributeError: viewer ")
     PythonVector("mine:Env", [Stays(GOOD)]).close()  # a run goes on
 
@@ -314,14 +320,14 @@ def test_running_statistics_are_named_with_their_key(
     monkeypatch: pytest.MonkeyPatch, wrapper: Any, of: str, key: str
 ) -> None:
     done = examined(monkeypatch, wrapper(Says(GOOD, terminates=4)))
-    texts = [text for text in done.warnings("mine:Env") if "running mean" in text]
+    texts = [text for text in told(done) if "running mean" in text]
     assert texts[0].startswith(f"`mine:Env`: `{wrapper.__name__}` keeps a running mean of {of} in each environment")
     assert texts[0].endswith(f"; leave it out and set {key}")
 
 
 @pytest.mark.parametrize(("every", "limit", "warned"), [(896, 1_000, True), (896, 896, False), (0, 1_000, False)])
 def test_episodes_that_checkpoints_cut_are_found(every: int, limit: int, warned: bool) -> None:
-    found = Examination(steps=10, episodes=1, lengths=[700], declared_limit=limit, begun_anew=every).warnings("mine:E")
+    found = told(Examination(steps=10, episodes=1, lengths=[700], declared_limit=limit, begun_anew=every))
     assert len(found) == warned
     if found:
         assert "here after 896 steps of each; make it 12 times as large" in found[0]

@@ -12,9 +12,9 @@ import dataclasses
 import json
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from hive.config.each import FIELDS, indices_of
 from hive.config.values import toml_text
 from hive.errors import ConfigError, EnvironmentFailed
 from hive.printable import printable
+from hive.records.run_warnings import RunWarning
 
 if TYPE_CHECKING:  # imports Gymnasium
     from hive.envs import EnvironmentSpec, Examination
@@ -49,13 +50,27 @@ LAYERS = {
 NUMBER_BYTES = {"float32": 4, "uint8": 1}
 
 
+class Report(NamedTuple):
+    """Lines about an environment, name -> text; its warnings and notes; and what would end a run."""
+
+    facts: dict[str, Any]
+    warnings: list[RunWarning]
+    notes: list[str]
+    failure: EnvironmentFailed | None
+
+
 def check_environment(options: argparse.Namespace) -> int:
     """Print the report; return the exit code. Raises HiveError for an environment that hive cannot use."""
     with environments_to_stderr(options.json):
-        facts, warnings, failure = _report(options)
+        facts, found, notes, failure = _report(options)
+    warnings = [warning.line for warning in found]
     if options.json:
         error = {} if failure is None else {"error": str(failure), "hint": failure.hint}
-        print(json.dumps({"environment": options.env, "facts": facts, "warnings": warnings, **error}, indent=2))
+        print(
+            json.dumps(
+                {"environment": options.env, "facts": facts, "warnings": warnings, "notes": notes, **error}, indent=2
+            )
+        )
         return 0 if failure is None else failure.exit_code
     print(f"environment `{printable(options.env)}`")
     width = max(map(len, facts)) + 2
@@ -63,6 +78,7 @@ def check_environment(options: argparse.Namespace) -> int:
         print(f"  {name:<{width}}{printable(text)}")
     for warning in warnings:
         print(f"warning: {printable(warning)}")
+    print_notes(notes)
     if failure is not None:  # what would end a run
         raise failure
     if options.config or not options.set:  # `hive init` takes no overrides
@@ -71,8 +87,25 @@ def check_environment(options: argparse.Namespace) -> int:
     return 0
 
 
-def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], EnvironmentFailed | None]:
-    """Return the lines about the environment, name -> text, the warnings, and what would end a run."""
+def unaccepted(warnings: Iterable[RunWarning], config: Config) -> list[RunWarning]:
+    """Return the warnings that the config does not accept."""
+    return [warning for warning in warnings if warning.kind not in config.run.accept]
+
+
+def print_warnings(warnings: Iterable[RunWarning], config: Config) -> None:
+    """Print the warnings that the config does not accept."""
+    for warning in unaccepted(warnings, config):
+        print(f"warning: {printable(warning.line)}")
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print what is only worth knowing."""
+    for note in notes:
+        print(f"note: {printable(note)}")
+
+
+def _report(options: argparse.Namespace) -> Report:
+    """Return the report on the environment."""
     from hive.envs import configured_spec, needed_wrappers, preset_for, repeats
     from hive.training.run_start import steps_between_barriers
 
@@ -88,34 +121,33 @@ def _report(options: argparse.Namespace) -> tuple[dict[str, Any], list[str], Env
         spec = configured_spec(env)
     done = examined_in_time(config, STEPS, LIMIT_S, several=bool(spec.agents))
     if spec.agents:
-        lines, found, failure = _report_agents(config, origin, spec, done)
-        return lines | _each(env), found, failure
+        return _report_agents(config, origin, spec, done)
     facts: dict[str, Any] = _spaces(spec) | _each(env)
     facts |= _played(done, spec)
     blueprint = _blueprint(config)
     done.begun_anew = steps_between_barriers(blueprint)
-    warnings = done.warnings(env.id) + _reward_warnings(done, config, origin)
+    notes = done.notes(env.id) + _reward_notes(done, config, origin)
     if done.failure is None:
         facts |= _compiled(env, spec)
         differs = repeats(env, REPEATED_STEPS, LIMIT_S, call_limits(config))
         facts["same seed"] = "gives other results" if differs else "gives the same observations, rewards and ends"
-        warnings += [f"`{env.id}`: {differs}, or runs are not repeatable"] if differs else []
+        notes += [f"`{env.id}`: {differs}, or runs are not repeatable"] if differs else []
     if spec.frame_skip > 1:
         facts["frames"] = frames_text(spec.frame_skip, config.run.steps).removeprefix("frames: ")
-    return facts | _use(blueprint, origin, spec), warnings, done.failure
+    found = unaccepted(done.warnings(env.id), config)
+    return Report(facts | _use(blueprint, origin, spec), found, notes, done.failure)
 
 
-def _report_agents(
-    config: Config, origin: str, spec: EnvironmentSpec, done: Examination
-) -> tuple[dict[str, Any], list[str], EnvironmentFailed | None]:
+def _report_agents(config: Config, origin: str, spec: EnvironmentSpec, done: Examination) -> Report:
     """Return the same as `_report`, of an environment of several agents."""
     from hive.training.policies import Policies
 
-    facts, warnings = dict(done.agents), done.warnings(config.env.id)
+    facts, id = dict(done.agents), config.env.id
+    warnings, notes = unaccepted(done.warnings(id), config), done.notes(id)
     try:
         policies = Policies.of(config, spec)
     except ConfigError as error:
-        return facts, [*warnings, f"{error}; {error.hint}"], done.failure
+        return Report(facts | _each(config.env), warnings, [*notes, f"{error}; {error.hint}"], done.failure)
     for policy in policies.learning:
         facts[f"policy {policy.name}"] = f"learns to act for {', '.join(policy.seat.agents)}"
     for name, row in config.policies.items():
@@ -123,7 +155,8 @@ def _report_agents(
             agents = ", ".join(agent for agent, make in policies.bots.items() if make.args == (row,))
             facts[f"policy {name}"] = f"acts for {agents}: {row.scripted or row.weights}"
     blueprint = _blueprint(config)
-    return facts | _use(blueprint, origin, blueprint.environment), warnings, done.failure
+    facts |= _use(blueprint, origin, blueprint.environment) | _each(config.env)
+    return Report(facts, warnings, notes, done.failure)
 
 
 def _each(env: EnvConfig) -> dict[str, str]:
@@ -240,7 +273,7 @@ def _episodes(done: Examination) -> str:
     )
 
 
-def _reward_warnings(done: Examination, config: Config, origin: str) -> list[str]:
+def _reward_notes(done: Examination, config: Config, origin: str) -> list[str]:
     rewards = np.array([reward for reward in done.rewards if np.isfinite(reward)])
     found = []
     if len(rewards) and not rewards.any():

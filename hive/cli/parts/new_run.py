@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +32,29 @@ from hive.config.values import toml_text
 from hive.errors import HiveError, RecordError
 from hive.native import check_native
 from hive.paths import SESSION_FILE, user_path
-from hive.records import RunDirectory, home_folder, resolve_run, write_bytes
+from hive.records import JsonlWriter, RunDirectory, home_folder, resolve_run, write_bytes
 from hive.records.directory import is_transitions_file
 from hive.records.owner import give_up, own
+from hive.records.run_warnings import RANDOM_BEGINNING, RunWarning
 from hive.runtime.run.folders import check_socket_paths
 
 
-def random_beginning(config: Config) -> str:
-    """Return a warning if the run begins with random actions, and no key says so; "" otherwise.
+def beginning_warnings(config: Config) -> list[RunWarning]:
+    """Return the warnings that follow from a config alone, without those that it accepts."""
+    cause, advice = random_beginning(config)
+    found = [RunWarning(RANDOM_BEGINNING, cause, advice, 0)] if cause else []
+    return [warning for warning in found if warning.kind not in config.run.accept]
+
+
+def random_beginning(config: Config) -> tuple[str, str]:
+    """Return why the run begins with random actions, if no key says so, and what leaves them out; "" otherwise.
 
     The policy of run.init_from does not act in these steps, and no update uses the transitions of
     algorithm.replay_from.
     """
     given = isinstance(config.algorithm, ReplayConfig) and bool(config.algorithm.replay_from)
     if config.run.init_from is None:
-        return _late_transitions(config) if given else ""
+        return _late_transitions(config) if given else ("", "")
     instead: dict[str, float] = {}  # key -> the value that leaves random actions out
     if isinstance(config.algorithm, ReplayConfig):
         instead["algorithm.learning_starts"] = 0
@@ -54,21 +63,19 @@ def random_beginning(config: Config) -> str:
     defaults = ("default", f"scheme {config.run.scheme}")
     random = [key for key, value in instead.items() if config.value(key) > value and config.origin(key) in defaults]
     if not random:
-        return ""
+        return "", ""
     what = " and ".join(f"{key} = {config.value(key):,}" for key in random)
     ways = " ".join(f"-s {key}={instead[key]}" for key in random)
-    return f"the run begins with random actions, not with those of run.init_from: {what}; {ways} leaves them out"
+    return f"the run begins with random actions, not with those of run.init_from: {what}", f"{ways} leaves them out"
 
 
-def _late_transitions(config: Config) -> str:
+def _late_transitions(config: Config) -> tuple[str, str]:
     key = "algorithm.learning_starts"
     starts, defaults = config.value(key), ("default", f"scheme {config.run.scheme}")
     if not starts or config.origin(key) not in defaults:
-        return ""
-    return (
-        f"the first {starts:,} steps are random actions without updates, though transitions are given: {key} = "
-        f"{starts:,}; -s {key}=0 learns from algorithm.replay_from at once"
-    )
+        return "", ""
+    cause = f"the first {starts:,} steps are random actions without updates, though transitions are given"
+    return f"{cause}: {key} = {starts:,}", f"-s {key}=0 learns from algorithm.replay_from at once"
 
 
 REFERENCE_KEYS = (
@@ -129,8 +136,6 @@ def new_run(
     cannot be written, and PlatformError if processes cannot run on this machine.
     """
     text, config, more = given_config(given, overrides, content)
-    if warning := random_beginning(config):
-        report(f"warning: {warning}")
     check_native()
     check_socket_paths()
     choice = decide(config, report) if config.automatic else None
@@ -152,6 +157,7 @@ def new_run(
             config = dataclasses.replace(config, origins={**config.origins, **dict.fromkeys(choice.values, AUTO)})
             write_choice(directory, choice)
         write_bytes(directory.resolved_file, resolved(config))
+        _log_warnings(directory, beginning_warnings(config))
     except (HiveError, KeyboardInterrupt) as error:
         if directory is None:
             raise  # there is nothing of it
@@ -172,6 +178,14 @@ def given_config(given: Path | None, overrides: list[str], content: str = "") ->
     config = text.config(overrides)
     more = _independent_of_folder(config)
     return text, text.config([*overrides, *more]) if more else config, more
+
+
+def _log_warnings(directory: RunDirectory, warnings: Iterable[RunWarning]) -> None:
+    """Begin the event log of a run with these warnings, from which every view takes them."""
+    events = JsonlWriter(directory.events_file)
+    for warning in warnings:
+        events.write({"t": round(time.time(), 3), **warning.event})
+    events.close()
 
 
 def _independent_of_folder(config: Config) -> list[str]:

@@ -58,7 +58,15 @@ GOALS = ("run.stop_at_return", "run.stop_at_evaluation", "run.stop_after_evaluat
 # Keys and tables that do not affect learning, so a resumed run may change them and stay exact.
 HARMLESS_KEYS = (
     *("record", "supervision", "evaluation", "checkpoint.keep", "checkpoint.autosave_s"),
-    *("run.name", *GOALS, "run.callback_limit_s", "run.init_from", "network.weights", "algorithm.replay_from"),
+    *(
+        "run.name",
+        "run.accept",
+        *GOALS,
+        "run.callback_limit_s",
+        "run.init_from",
+        "network.weights",
+        "algorithm.replay_from",
+    ),
 )
 GOAL_KEYS = ("run.steps", *GOALS, "run.callbacks", "custom")  # a finished run needs a new value of one of these
 # Keys that determine the layout of weights and optimizer state. A resumed run cannot change them.

@@ -28,7 +28,7 @@ from hive.records import (
 )
 from hive.records.crash import StartFailure
 from hive.records.regular import open_regular
-from hive.records.run_warnings import RunWarning, warnings_of
+from hive.records.run_warnings import RunWarning, facts_of, warnings_of
 from hive.records.summary import Summary
 from hive.runtime.run.control import OtherProtocol
 
@@ -43,6 +43,7 @@ def run_findings(directory: RunDirectory) -> Iterator[Diagnosis]:
     """Check a run, live or ended."""
     state = run_state(directory)
     yield from _live(directory) if state == "running" else _ended(directory, state)
+    yield from (Diagnosis(OK, name, text) for name, text in facts_of(read_jsonl(directory.events_file)).items())
     damaged: list[str] = []
     saved = list_checkpoints(directory.checkpoints, verify=True, refused=damaged.append)
     newest = f"{len(saved)}, the newest of update {saved[-1].update:,}" if saved else "none yet"

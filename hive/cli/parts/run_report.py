@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.select_run import name_from_here
+from hive.config.warning_names import SHOWN
 from hive.monitor.drawing import duration
 from hive.records import Checkpoint, RunDirectory, Summary, list_checkpoints
 from hive.records.return_text import return_text
-from hive.records.run_warnings import RunWarning
+from hive.records.run_warnings import RunWarning, shown
 from hive.runtime.process.stop_signals import REASONS, TERMINATED
 
 
@@ -26,12 +27,19 @@ def report_end(directory: RunDirectory, code: int, say: Callable[[str], object] 
     say(f"{_results(summary, saved)} · {directory.path}")
     if summary.best is not None:
         say(_best_line(summary.best, name_from_here(directory)))
-    for warning in map(RunWarning.of, summary.warnings):
-        held = "" if warning.last_steps is None else f" (no longer so from {warning.last_steps:,} steps on)"
-        say(f"warning: {warning.line}{held}")
+    for line in warning_lines(map(RunWarning.of, summary.warnings), name_from_here(directory)):
+        say(line)
     if summary.state == "stopped" and saved:
         say(f"to continue it: hive resume {name_from_here(directory)}")
     return exit_code_of(summary, code)
+
+
+def warning_lines(warnings: Iterable[RunWarning], name: str) -> Iterator[str]:
+    """Yield a line for each of the worst warnings that hold, and one that says where the others are."""
+    held = shown(warnings)
+    yield from (f"warning: {warning.line}" for warning in held[:SHOWN])
+    if len(held) > SHOWN:
+        yield f"and {len(held) - SHOWN} more: hive doctor {name}"
 
 
 def exit_code_of(summary: Summary, code: int) -> int:

@@ -142,9 +142,9 @@ def why_inexact(run: LiveRun, outcome: Outcome) -> list[str]:
         f"restarted: {restarted}": bool(restarted),
         SCALED_RUN: run.stage > 0 and SCALED_RUN not in causes,
         "`hive set` changed it": run.was_set,
-        "environments of helpers drew global random numbers": GLOBAL_DRAWS in run.warnings,
-        "an environment failed": ENVIRONMENT_FAILED in run.warnings,
-        "a callback failed": CALLBACK_FAILED in run.warnings,
+        "environments of helpers drew global random numbers": GLOBAL_DRAWS in run.facts,
+        "an environment failed": ENVIRONMENT_FAILED in (*run.warnings, *run.facts),
+        "a callback failed": CALLBACK_FAILED in (*run.warnings, *run.facts),
         f"it has not reached its goal: {outcome.state}": outcome.state != "finished",
     }
     causes += [cause for cause, holds in events.items() if holds]

@@ -44,12 +44,14 @@ from hive.records.environments import forget_environments
 from hive.records.owner import boot_id, give_up, owned, pid_namespace
 from hive.records.regular import read_regular
 from hive.records.run_warnings import (
+    ACCEPTED,
     OUTPUT_DROPPED,
     RECOVERED,
     SOCKETS_REMOVED,
     WARNING,
     active,
     apply_event,
+    facts_of,
     warnings_of,
 )
 from hive.records.runs import boot_s
@@ -103,6 +105,7 @@ class LiveRun:
         self.was_set = False  # whether `hive set` has changed a key
         self.concluded = False  # whether the run ends, so that its socket folder is needed no more
         self.warnings = warnings_of(read_jsonl(directory.events_file))  # those of the run that is resumed
+        self.facts = facts_of(read_jsonl(directory.events_file))
         self.output = BoundedOutput(directory.logs)
         self.output_warned: dict[str, int] = {}  # process -> bytes that the last warning named
         raise_descriptor_limit()
@@ -212,9 +215,12 @@ class LiveRun:
     def event(self, kind: str, text: str, fields: dict[str, Tree] | None = None) -> None:
         """Append a line to the event log and to the supervisor's log."""
         self.keep_sockets()  # before a restart, for which the new process needs the folder
+        if kind == WARNING and (fields or {}).get("warning") in self.config.run.accept:
+            kind = ACCEPTED
         entry = {"t": round(time.time(), 3), "kind": kind, "text": text, **(fields or {})}
         self.events.write(entry)
         apply_event(self.warnings, entry)
+        self.facts |= facts_of([entry])
         level = logging.WARNING if kind in LOGGED_AS_WARNINGS else logging.INFO
         self.log.log(level, "%s: %s", kind, text)
 

@@ -1,0 +1,78 @@
+"""The warnings of hive by name: what each says about a run, and which others it explains.
+
+A message of hive has one of three ranks. An error: the run cannot give what was asked, and nothing starts. A warning:
+the result is probably wrong, and one action mends it; each has a name here and a row in examples/guide/warnings.md. A
+fact: all else, for `hive check` and `hive doctor RUN`.
+
+A run that is right has no warning. `run.accept` silences by name what its user knows better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WarningKind:
+    """What a warning means, and the names of those that follow from it, which are not shown beside it."""
+
+    meaning: str
+    explains: tuple[str, ...] = ()
+
+
+WARNINGS: Mapping[str, WarningKind] = {
+    "checkpoints not written": WarningKind("The disk takes no checkpoint: a crash would cost all work since the last."),
+    "environment failed": WarningKind("An environment raised an error, or did not answer, and was started again."),
+    "return not finite": WarningKind(
+        "A return is NaN or infinite: rewards overflow, and no mean can be compared.",
+        ("updates skipped", "values explain nothing", "goal not judged"),
+    ),
+    "updates skipped": WarningKind(
+        "Gradients that are not finite were left out, so less is learned than the steps say.",
+        ("values explain nothing", "return constant"),
+    ),
+    "statistics in environments": WarningKind(
+        "An environment keeps a running mean that no checkpoint has: a loaded policy sees other numbers."
+    ),
+    "observations outside": WarningKind(
+        "Observations lie outside of their declared space, by which hive scales them and allocates memory."
+    ),
+    "no episode ended": WarningKind(
+        "No episode ends, so there is no return to learn from or to judge by.",
+        ("goal not judged", "return constant", "values explain nothing"),
+    ),
+    "episodes cut": WarningKind("Checkpoints begin environments anew before the longest episodes can end."),
+    "rewards too large": WarningKind(
+        "The values to learn are so large that learning them takes most of the updates.",
+        ("values explain nothing", "updates too large"),
+    ),
+    "rewards too small": WarningKind(
+        "The values to learn are so small that they drown in noise.", ("values explain nothing",)
+    ),
+    "updates too large": WarningKind(
+        "The policy moves so far in one round that its data no longer say anything about it.",
+        ("entropy gone", "deviation collapsed", "deviation exploded"),
+    ),
+    "return collapsed": WarningKind("The mean return fell far below its best."),
+    "entropy gone": WarningKind(
+        "The policy always takes the same actions, and finds nothing new.", ("return constant",)
+    ),
+    "deviation collapsed": WarningKind(
+        "The noise of continuous actions is gone, and nothing new is found.", ("return constant",)
+    ),
+    "deviation exploded": WarningKind("Nearly all continuous actions are cut to their bounds."),
+    "info missing": WarningKind("A value that env.info names is in no episode's last info.", ("goal not judged",)),
+    "goal not judged": WarningKind("The run ended before its goal could be compared with anything."),
+    "values explain nothing": WarningKind("The critic predicts no difference between states."),
+    "return constant": WarningKind("Every episode ends with the same return, so that no action looks better."),
+    "random beginning": WarningKind("The run begins with random actions, although it was given a policy or data."),
+    "callback failed": WarningKind("A callback raised an error, or did not answer, and is called no more."),
+    "sink failed": WarningKind("A destination of metrics failed; metrics.jsonl has them all."),
+    "videos off": WarningKind("evaluation.videos records nothing on this machine."),
+    "output dropped": WarningKind("The processes print so much that the oldest output is dropped."),
+    "socket folder removed": WarningKind("Something removed the folder of the run's sockets; it was made again."),
+}
+"""Name of a warning -> what it means; the worst come first. A new warning is a new row."""
+
+SHOWN = 3  # warnings that `hive up` prints at the start, and at the end: more are not read
