@@ -33,6 +33,7 @@ ORDER = (
         "gpus",
         "paths",
         "plain_data",
+        "warning_names",
         "config",
         "records",
         "runtime",

@@ -29,9 +29,9 @@ from hive.config.run_names import NAME_LENGTH, program_name
 from hive.config.schemes import DEFAULT_SCHEME, SCHEMES
 from hive.config.sizes import is_size
 from hive.config.values import toml_text
-from hive.config.warning_names import WARNINGS
 from hive.cores import cores
 from hive.declared import RULES
+from hive.warning_names import WARNINGS
 
 EVALUATION_ENVS = 16  # default limit of `evaluation.envs`: that of `collection.envs`, for the same memory
 MOST_THREADS = 256  # that native/include/hive/team.hpp shares a pass among

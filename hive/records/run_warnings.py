@@ -5,7 +5,7 @@
 
 hive.training.record.health decides when each is logged; any actor may log its own with `Actor.note`. Views and the
 summary fold these entries into one RunWarning for each name, so they all show the same: those that hold, without those
-that another one explains, the worst first (hive.config.warning_names). What `run.accept` names is logged as "accepted",
+that another one explains, the worst first (hive.warning_names). What `run.accept` names is logged as "accepted",
 which views do not show, and what is only worth knowing as "fact"; `hive doctor RUN` lists both.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hive.config.warning_names import WARNINGS
+from hive.warning_names import WARNINGS
 
 WARNING = "warning"  # kind of the event with which a warning begins
 SOCKETS_REMOVED = "socket folder removed"  # it ends at the supervisor's next look

@@ -1,10 +1,10 @@
-"""The page on warnings, made from hive.config.warning_names and the rules that judge metrics."""
+"""The page on warnings, made from hive.warning_names and the rules that judge metrics."""
 
 from __future__ import annotations
 
 from documentation.commands import escaped
-from hive.config.warning_names import SHOWN, WARNINGS
 from hive.training.record.health import WARNING_RULES
+from hive.warning_names import SHOWN, WARNINGS
 
 HEAD = f"""# Warnings
 

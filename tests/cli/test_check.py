@@ -193,7 +193,12 @@ def test_the_environment_of_a_config_is_examined_with_its_keys(place: Place) -> 
     assert found["facts"]["settings"] == f"scheme ppo, {path}: {keys}"
     cost = r".* [um]s a step, .* [um]s a reset: at most [\d,]+ steps/s a collector"
     assert re.fullmatch(cost, found["facts"]["cost"])
-    assert [text.partition(": ")[0] for text in found["warnings"]] == ["`careless_in_check:Env`"] * 3
+    assert [text.partition(": ")[0] for text in found["warnings"]] == ["observations outside", "no episode ended"]
+    accepted = place.hive("check", path, "--env", "careless_in_check:Env", "-s", 'run.accept=["no episode ended"]')
+    assert "warning: observations outside" in accepted.out
+    assert "warning: no episode ended" not in accepted.out
+    unknown = place.hive("check", path, "-s", 'run.accept=["no epsode"]')
+    assert (unknown.code, "run.accept" in unknown.err) == (2, True)
     refused = place.hive("check", "--env", "CartPol-v1")
     assert (refused.code, "did you mean `CartPole-v1`" in refused.err) == (2, True)
 

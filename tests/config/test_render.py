@@ -68,6 +68,7 @@ SPECIAL = {
     "network.critic_parts": st.sampled_from([[], ["state", "arm.joints"]]),
     "algorithm.options": st.just({}),
     "algorithm.updates_per_step": st.sampled_from(["1", "1/4", "20"]),
+    "run.accept": st.sampled_from([[], ["return constant", "sink failed"]]),
     "record.sinks": st.sampled_from([["jsonl"], ["tensorboard", "jsonl"]]),
 }
 NEVER_SET = (
@@ -189,7 +190,7 @@ def test_every_line_tells_its_origin() -> None:
     config = load_config("runs/x.toml", ["run.seed=7"], text=text)
     lines = render(config).splitlines()
     docs = {entry.name: entry.doc for entry in config.entries()}
-    assert lines[:17] == [
+    assert lines[:18] == [
         "[run]",
         f'name = "cartpole-single"            # default        {docs["run.name"]}',
         f'scheme = "single"                   # runs/x.toml:2  {docs["run.scheme"]}',
@@ -200,6 +201,7 @@ def test_every_line_tells_its_origin() -> None:
         f"# init_from is not set              # default        {docs['run.init_from']}",
         f"# update_hook is not set            # default        {docs['run.update_hook']}",
         f"callbacks = []                      # default        {docs['run.callbacks']}",
+        f"accept = []                         # default        {docs['run.accept']}",
         f"callback_limit_s = 60.0             # default        {docs['run.callback_limit_s']}",
         f"steps = 500_000                     # default        {docs['run.steps']}",
         f"# stop_at_return is not set         # default        {docs['run.stop_at_return']}",

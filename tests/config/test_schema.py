@@ -29,6 +29,7 @@ DEFAULTS = {
     "run.init_from": None,
     "run.update_hook": None,
     "run.callbacks": (),
+    "run.accept": (),
     "run.callback_limit_s": 60.0,
     "run.steps": 500_000,
     "run.stop_at_return": None,

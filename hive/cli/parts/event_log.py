@@ -11,12 +11,12 @@ import re
 import time
 from collections.abc import Iterable
 
-from hive.config.warning_names import SHOWN
 from hive.monitor import StatusLine, event_text
 from hive.records import RunDirectory
 from hive.records.jsonl import parse_line, read_jsonl
 from hive.records.run_warnings import WARNING, RunWarning, active, shown, warnings_of
 from hive.records.tail import Tail
+from hive.warning_names import SHOWN
 
 NUMBER = re.compile(r"[-+]?\d[\d,.]*(e[-+]?\d+)?%?")
 EVENTS = (
@@ -46,9 +46,9 @@ class NewEvents:
 
     def __init__(self, directory: RunDirectory) -> None:
         self.name = directory.name
-        self.tail = Tail(directory.events_file, 0)
         self.warned: dict[str, str] = {}  # name -> cause, without its numbers, of each warning that was printed
         self.begins = not directory.run_file.exists()  # the warnings of a new config are in the log already
+        self.tail = Tail(directory.events_file, None if self.begins else 0)
         if not self.begins:
             self.tail.skip()
             for warning in active(warnings_of(read_jsonl(directory.events_file)).values()):

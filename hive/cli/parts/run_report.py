@@ -8,12 +8,12 @@ from typing import Any
 
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.select_run import name_from_here
-from hive.config.warning_names import SHOWN
 from hive.monitor.drawing import duration
 from hive.records import Checkpoint, RunDirectory, Summary, list_checkpoints
 from hive.records.return_text import return_text
 from hive.records.run_warnings import RunWarning, shown
 from hive.runtime.process.stop_signals import REASONS, TERMINATED
+from hive.warning_names import SHOWN
 
 
 def report_end(directory: RunDirectory, code: int, say: Callable[[str], object] = print_to_stderr) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import pytest
 
 from hive.config import load_config, render
 from hive.records import RunDirectory, read_jsonl
+from hive.records.run_warnings import RunWarning, facts_of
 from hive.runtime.run.conclusion import conclude
 from hive.runtime.run.folders import live_owners
 from hive.runtime.run.live_run import LiveRun
@@ -106,6 +108,17 @@ def test_a_socket_folder_that_a_failed_build_has_removed_is_no_warning(run: Live
     conclude(run, Outcome("failed", "the build failed", "", "", False, {}, {}, {}, ""))
     assert not run.warnings
     assert not run.socket_folder.exists()
+
+
+def test_an_accepted_warning_is_a_fact(run: LiveRun) -> None:
+    run.config = dataclasses.replace(run.config, run=dataclasses.replace(run.config.run, accept=("return constant",)))
+    constant, skipped = (RunWarning(name, "it is so", "", 5) for name in ("return constant", "updates skipped"))
+    for warning in (constant, skipped):
+        run.event("warning", warning.line, {key: value for key, value in warning.event.items() if key != "kind"})
+    run.event("fact", "it is so", {"fact": "global random numbers"})
+    assert [*run.warnings] == ["updates skipped"]
+    logged = facts_of(read_jsonl(run.directory.events_file))
+    assert [*logged] == [*run.facts] == ["return constant", "global random numbers"]
 
 
 def test_a_run_whose_directory_is_removed_ends(run: LiveRun) -> None:
