@@ -60,7 +60,7 @@ class Examination:
     observations: int = 0  # those of steps and resets, where single environments are stepped
     episodes: int = 0
     problems: dict[str, int] = field(default_factory=dict)
-    outside: set[str] = field(default_factory=set)  # those of them that are values outside of their space
+    outside: list[str] = field(default_factory=list)  # those of them that are values outside of their space
     failure: EnvironmentFailed | None = None  # what ended it, and would end a run
     close_error: str = ""  # what `close` raised
     declared_limit: int | None = None  # max_episode_steps
@@ -329,7 +329,7 @@ class _JudgedVector(PythonVector):
             for kind, text in _problems_of(self._space, observation).items():
                 sentence = self._seen.setdefault(kind, text)
                 if kind.endswith(BOUNDS):
-                    self._done.outside.add(sentence)
+                    self._done.outside.append(sentence)
                 self._done.problems[sentence] = self._done.problems.get(sentence, 0) + 1
         self._returned.clear()
 

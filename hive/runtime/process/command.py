@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from hive.native import source_folder
-from hive.records.regular import open_appended
 from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 from hive.runtime.process.stop_signals import blocked
 
@@ -19,6 +18,8 @@ def start_supervisor(directory: Path, log_folder: Path, lock: int | None = None)
     lock: descriptor of the run's lock (hive.records.owner), which the supervisor gets, too; None: it takes the lock.
     The signals that ask a run to end are blocked until it handles them.
     """
+    from hive.records.regular import open_appended  # a supervisor that starts early needs nothing of the records
+
     with os.fdopen(open_appended(log_folder / SUPERVISOR_OUTPUT), "ab") as out, blocked():
         return subprocess.Popen(
             supervisor_command(str(directory), str(log_folder), *([] if lock is None else [str(lock)])),
