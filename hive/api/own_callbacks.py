@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+from hive.api.ending import waiting_for_runs
 from hive.errors import UsageError
 from hive.records import Summary
 
@@ -47,13 +48,14 @@ class OwnCallbacks:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[dict[str, Any]]:
-        """Call the objects meanwhile, and return the keys of the run."""
+        """Call the objects meanwhile, and return the keys of the run. Runs started meanwhile end with this program."""
         if not self._objects:
-            yield self.keys
+            with waiting_for_runs():
+                yield self.keys
             return
         from hive.training.callbacks.caller import ObjectServer
 
-        with ObjectServer(self._objects) as server:
+        with ObjectServer(self._objects) as server, waiting_for_runs(server.address):
             entries = iter(server.entries)
             given = [next(entries) if _is_object(one) else one for one in self._given()]
             yield {**self.keys, str(self._name): given}

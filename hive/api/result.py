@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import inspect
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hive.api.calls import by_name
+from hive.api.ending import ending_as_asked, raise_for
 from hive.api.own_callbacks import OwnCallbacks
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.launch import launch
@@ -151,16 +153,17 @@ class Result(Summary):
         invalid keys, and ActorFailed if the run fails.
         """
         refuse_while_imported()
-        if objects := [name for name, value in keys.items() if callable(value)]:
-            what = f"`{objects[0]}` is a class or function; a resumed run keeps its own"
-            raise UsageError(what, hint="start a new run")
-        report = no_report if quiet else print_to_stderr
-        own = OwnCallbacks(keys)
-        with own.serving() as keys:
-            given = GivenConfig.of(self.directory, keys, inline=False)
-            directory = prepare(str(self.directory), exact=exact, sets=given.overrides, report=report)
-            result = finish(directory, False, quiet)
-        return own.returned(result)
+        with ending_as_asked():
+            if objects := [name for name, value in keys.items() if callable(value)]:
+                what = f"`{objects[0]}` is a class or function; a resumed run keeps its own"
+                raise UsageError(what, hint="start a new run")
+            report = no_report if quiet else print_to_stderr
+            own = OwnCallbacks(keys)
+            with own.serving() as keys:
+                given = GivenConfig.of(self.directory, keys, inline=False)
+                directory = prepare(str(self.directory), exact=exact, sets=given.overrides, report=report)
+                result = finish(directory, False, quiet)
+            return own.returned(result)
 
 
 def no_report(text: str) -> None:
@@ -189,40 +192,55 @@ def refuse_while_imported() -> None:
 def finish(
     directory: RunDirectory, inline: bool, quiet: bool, topology: Callable[..., Topology] | None = None
 ) -> Result:
-    """Execute a run that this process owns, and return its result. Raises ActorFailed if the run fails."""
+    """Execute a run that this process owns, and return its result.
+
+    Raises ActorFailed if the run fails, and KeyboardInterrupt if a signal has ended it, or the user has left it.
+    """
     if descriptor_of(directory) is None:
         return Result.of(directory)  # it has finished before
+    signals = Counter[int]()  # that asked the run to end
     try:
-        _execute(directory, inline, quiet, topology)
+        _execute(directory, inline, quiet, topology, signals)
+    except HiveError:
+        raise_for(signals)
+        raise
     finally:
         give_up(directory)  # of a run that was not started
-    if not directory.summary_file.exists():  # it was ended before it began
-        raise KeyboardInterrupt
-    summary = Summary.read(directory.summary_file)
-    if quiet and summary.state == "stopped":
+    summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
+    if quiet and summary is not None and summary.state == "stopped":
         print_to_stderr(f"{directory.name}: {summary.ending} at {summary.env_steps:,} steps")
+    raise_for(signals)
+    if summary is None:  # it was ended before it began, or continues without this program
+        raise KeyboardInterrupt
     if summary.error:
         text, _, hint = summary.error.partition("\n\nhint: ")
         raise ActorFailed(text, hint=hint)
     return Result.of(directory)
 
 
-def _execute(directory: RunDirectory, inline: bool, quiet: bool, topology: Callable[..., Topology] | None) -> None:
-    """Execute a run to its end. Raises the error of a failed start."""
+def _execute(
+    directory: RunDirectory,
+    inline: bool,
+    quiet: bool,
+    topology: Callable[..., Topology] | None,
+    signals: Counter[int],
+) -> None:
+    """Execute a run to its end, and count the signals that ask it to end. Raises the error of a failed start."""
     if inline:
         from hive.runtime.run.execute import run_inline
 
         try:
-            run_inline(directory, topology)
+            run_inline(directory, topology, lambda number: signals.update([number]))
         except HiveError as error:
             failed_start(directory, error)
             raise
         if not began(directory):
             raise_failure(directory, ActorFailed.exit_code, os.getpid())
     elif quiet:
-        run_quietly(directory)
+        run_quietly(directory, signals)
     else:
-        launch(directory, argparse.Namespace(inline=False, detach=False, json=False, owns_stdout=False))
+        options = {"inline": False, "detach": False, "json": False, "owns_stdout": False}
+        launch(directory, argparse.Namespace(**options, signals=signals))
 
 
 def _columns(lines: Iterable[Mapping[str, Any]]) -> Any:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -23,6 +24,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from hive.api.calls import by_name
+from hive.api.ending import cancelled_by_sigterm, ending_as_asked
 from hive.api.own_callbacks import OwnCallbacks
 from hive.api.result import Result, finish, no_report, refuse_while_imported
 from hive.cli.parts.continuing import begin_or_continue
@@ -69,10 +71,12 @@ def train(
     if the run fails.
     """
     refuse_while_imported()
-    own = OwnCallbacks(keys, config)
-    with own.serving() as keys:
-        result = finish(_deferred(config, keys, sets, name, resume=resume, inline=inline, quiet=quiet)(), inline, quiet)
-    return own.returned(result)
+    with ending_as_asked():
+        own = OwnCallbacks(keys, config)
+        with own.serving() as keys:
+            prepare = _deferred(config, keys, sets, name, resume=resume, inline=inline, quiet=quiet)
+            result = finish(prepare(), inline, quiet)
+        return own.returned(result)
 
 
 @by_name(2, lambda given: RUN_CALL)
@@ -89,11 +93,12 @@ def run(
 ) -> Result:
     """Run the topology that the function `topology` returns for the config; the other parameters are as in `train`."""
     refuse_while_imported()
-    own = OwnCallbacks(keys, config)
-    with own.serving() as keys:
-        prepare = _deferred(config, keys, sets, name, topology, resume=resume, inline=inline, quiet=quiet)
-        result = finish(prepare(), inline, quiet, topology)
-    return own.returned(result)
+    with ending_as_asked():
+        own = OwnCallbacks(keys, config)
+        with own.serving() as keys:
+            prepare = _deferred(config, keys, sets, name, topology, resume=resume, inline=inline, quiet=quiet)
+            result = finish(prepare(), inline, quiet, topology)
+        return own.returned(result)
 
 
 @by_name(1, meant_call)
@@ -110,7 +115,7 @@ async def train_async(
     """Train as `train` does, while the event loop of the caller continues. Cancelling the call ends the run."""
     refuse_while_imported()
     own = OwnCallbacks(keys, config)
-    with own.serving() as keys:
+    with cancelled_by_sigterm(), own.serving() as keys:
         prepare = _deferred(config, keys, sets, name, resume=resume, inline=inline, quiet=quiet)
         result = await _in_thread(prepare, inline, quiet)
     return own.returned(result)
@@ -131,7 +136,7 @@ async def run_async(
     """Run a topology as `run` does, while the event loop of the caller continues. Cancelling the call ends the run."""
     refuse_while_imported()
     own = OwnCallbacks(keys, config)
-    with own.serving() as keys:
+    with cancelled_by_sigterm(), own.serving() as keys:
         prepare = _deferred(config, keys, sets, name, topology, resume=resume, inline=inline, quiet=quiet)
         result = await _in_thread(prepare, inline, quiet, topology)
     return own.returned(result)
@@ -147,7 +152,7 @@ async def _in_thread(
         return finish(made[0], inline, quiet, topology)
 
     pool = ThreadPoolExecutor(1, "hive-run")  # not the loop's own pool, whose few threads runs would occupy for hours
-    work = pool.submit(call)
+    work = pool.submit(contextvars.copy_context().run, call)
     pool.shutdown(wait=False)
     ended = asyncio.wrap_future(work)
     try:

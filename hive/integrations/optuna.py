@@ -24,7 +24,8 @@ class Pruning:
     trial: an optuna.Trial. metric: "evaluation", the value of evaluation.best_by of each evaluation, or "return", the
     mean of the last 100 training returns, every `every` environment steps.
 
-    `hive.train` then raises optuna.TrialPruned for a run that was pruned. Raises UsageError for another metric.
+    `hive.train` then raises optuna.TrialPruned for a run that was pruned, or stopped before it has reached its goal.
+    Raises UsageError for another metric.
     """
 
     def __init__(self, trial: Any, metric: str = "evaluation", every: int = REPORTS_EVERY) -> None:
@@ -48,8 +49,11 @@ class Pruning:
             self._report(event, event.mean_return_100)
 
     def on_result(self, result: Any) -> None:
-        """Raise optuna.TrialPruned if the run was pruned: called in `hive.train` before it returns."""
-        if self.pruned:
+        """Raise optuna.TrialPruned if the run was pruned, or stopped: the value of a shortened trial is no result.
+
+        Called in `hive.train` before it returns.
+        """
+        if self.pruned or result.state == "stopped":
             import optuna
 
             raise optuna.TrialPruned(result.stop_reason)

@@ -497,11 +497,14 @@ class GradientWorkerActor(Actor):
     def _first_rollouts(self, sequence: int) -> Mapping[int, int]:
         """Return the first rollout of each producer that no earlier incarnation has claimed.
 
-        Rollouts that an earlier incarnation had claimed are lost. Their round is made of the rollouts that are left; if
-        none is, its gradients have zero samples.
+        Rollouts that an earlier incarnation had claimed are lost, and those of a round within which the run was saved.
+        Their round is made of the rollouts that are left; if none is, its gradients have zero samples.
         """
         lines = self.rollouts.lines
         first = {p: lines.first_left(p) for p in lines.producers}
         if lost := self.schedule.collection.lost(sequence // self.per_round, first):
-            self.note("lost", f"the previous incarnation of {self.name} lost {lost} rollouts", rollouts=lost)
+            left = -sequence % self.per_round // self.bootstrap_rounds
+            rest = f"the run was saved within a round: {left:,} more updates of its {lost} rollouts are not made"
+            what = rest if not self.incarnation else f"the previous incarnation of {self.name} lost {lost} rollouts"
+            self.note("lost", what, rollouts=lost)
         return first

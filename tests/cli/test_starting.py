@@ -402,5 +402,5 @@ def test_a_run_that_ends_while_ctrl_c_is_handled_is_not_lost(place: Place, monke
     monkeypatch.setattr(module, "connect", connect_once)
     monkeypatch.setattr(module, "ask_to_end", lambda *_: nothing())
     monkeypatch.setattr(module, "began", lambda _: True)
-    run_quietly(directory)
+    run_quietly(directory, {})
     assert process.returncode == 0

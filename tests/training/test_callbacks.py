@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import socket
 import sys
 import threading
+import types
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +15,13 @@ from typing import Any
 import pytest
 
 import hive
-from hive.errors import ActorFailed, ConfigError, HiveError, TopologyError, UsageError
+from hive.errors import ActorFailed, CallbackFailed, ConfigError, HiveError, TopologyError, UsageError
 from hive.integrations.optuna import Pruning
 from hive.records import list_checkpoints, read_jsonl
+from hive.runtime.process.spawning import CALLBACKS
+from hive.training.callbacks import caller
 from hive.training.callbacks.callback_actor import UserThread
+from hive.training.callbacks.caller import Caller
 from hive.training.callbacks.changes import Changes, first_round
 from hive.training.callbacks.events import Actions, Callback, EvaluationEvent, RoundEvent, handlers_of
 from hive.training.callbacks.messages import CallbacksState
@@ -144,6 +150,43 @@ def test_an_object_is_called_in_this_process_and_gets_the_result() -> None:
     result = trained(mine)
     assert mine.seen == [1, 2, "two are enough"]
     assert result.exact
+
+
+class Quiet:
+    def on_round(self, event: Any) -> None:
+        pass
+
+
+def test_a_resumed_run_never_calls_the_objects_of_an_earlier_program() -> None:
+    result = trained(Quiet())
+    (entry,) = hive.load_config(result.directory / "resolved.toml").run.callbacks
+    assert set(entry) == {"name", "number", "handlers", "shown"}, "neither an address nor a secret"
+    with pytest.raises(CallbackFailed, match=r"`Quiet` is an object of the program that started the run"):
+        result.resume(steps=20 * ROUND_STEPS)
+    with pytest.raises(CallbackFailed, match=r"`Quiet` is an object of the program"):
+        Caller(0, ["on_round"], "Quiet")
+
+
+def test_no_token_is_sent_to_a_socket_that_could_be_another_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listening, path = socket.socket(socket.AF_UNIX), tmp_path / "callbacks"
+    with listening:
+        listening.bind(str(path))
+        listening.listen()
+        monkeypatch.setenv(CALLBACKS, f"{path}|token")
+        path.parent.chmod(0o755)
+        with pytest.raises(CallbackFailed, match="open to other users"):
+            Caller(0, ["on_round"], "Quiet")
+        path.parent.chmod(0o700)
+        monkeypatch.setattr(caller, "_check_private", lambda path: None)
+        monkeypatch.setattr(os, "getuid", lambda: 65534)
+        with pytest.raises(CallbackFailed, match="a process of user"):
+            Caller(0, ["on_round"], "Quiet")
+        listening.setblocking(False)
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.recv(1) == b"", "nothing was sent"
 
 
 def test_a_method_that_is_never_called_is_refused() -> None:
@@ -375,6 +418,17 @@ def test_pruning_reports_evaluations_and_ends_the_run() -> None:
     assert handlers_of(pruning) == ("on_evaluation",)
     assert pruning.trial.reports == [(2.0, 10), (2.0, 20)]
     assert events[1]._actions.stop == "pruned by Optuna at 20 steps"
+
+
+def test_a_run_that_was_stopped_is_no_trial_that_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    class TrialPruned(Exception):
+        pass
+
+    monkeypatch.setitem(sys.modules, "optuna", types.SimpleNamespace(TrialPruned=TrialPruned))
+    pruning = Pruning(Trial())
+    pruning.on_result(types.SimpleNamespace(state="finished", stop_reason="100 steps"))
+    with pytest.raises(TrialPruned, match="hive down"):
+        pruning.on_result(types.SimpleNamespace(state="stopped", stop_reason="hive down"))
 
 
 def test_pruning_by_returns_reports_now_and_then() -> None:

@@ -237,6 +237,17 @@ def test_one_of_two_rollouts_was_claimed(claimed: int) -> None:
     assert np.array_equal(made[0]["gradient"], alone)
 
 
+def test_a_run_that_was_saved_within_a_round_blames_no_predecessor() -> None:
+    fixture = WorkerFixture()
+    fixture.collect(0)
+    fixture.collect(1)
+    fixture.claim(0, 0)
+    fixture.kill()
+    fixture.successor(1, incarnation=0)
+    ((_, text),) = fixture.actor_context.notes
+    assert "saved within a round" in text
+
+
 def test_both_were_claimed_and_the_gradient_was_being_written() -> None:
     """Nothing of the round is left: its gradient is one of zero samples, so that the learner need not know."""
     fixture = WorkerFixture()

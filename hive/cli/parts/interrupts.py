@@ -6,12 +6,12 @@ It imports little, because `hive up` uses it before it starts the supervisor.
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hive.runtime.actor.interrupted import Interrupted
-from hive.runtime.process.stop_signals import DEFAULTS, SIGNALS
+from hive.runtime.actor.interrupted import Interrupted, raise_interrupt
+from hive.runtime.process.stop_signals import SIGNALS, is_ours, spare_children
+from hive.runtime.run.main_thread import in_main_thread
 
 
 def number_of(interrupt: KeyboardInterrupt) -> int:
@@ -25,28 +25,21 @@ def raising_interrupts() -> Iterator[None]:
 
     At Ctrl-C, too: a plain KeyboardInterrupt that passes through `exec`, as in a class decorator that an import runs,
     has Python end by SIGINT at last, although it was caught and the exit code is another.
-    Signals that are ignored stay so: `nohup` does that. Only the main thread receives signals.
+    Signals that are ignored stay so: `nohup` does that. So do handlers that a script has set. Only the main thread
+    receives signals.
     """
     if not in_main_thread():
         yield
         return
-
-    def interrupt(number: int, frame: object) -> None:
-        raise Interrupted(number)
-
-    usual = {number: default for number, default in DEFAULTS.items() if signal.getsignal(number) is default}
+    spare_children()
+    before = {number: signal.getsignal(number) for number in SIGNALS if is_ours(number)}
     try:
-        for number in usual:
-            signal.signal(number, interrupt)
+        for number in before:
+            signal.signal(number, raise_interrupt)
         yield
     finally:
-        for number, default in usual.items():
-            signal.signal(number, default)
-
-
-def in_main_thread() -> bool:
-    """Whether this thread receives signals and may set their handlers."""
-    return threading.current_thread() is threading.main_thread()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

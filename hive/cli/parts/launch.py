@@ -21,12 +21,12 @@ import termios
 import threading
 import time
 import tty
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, MutableMapping
+from contextlib import ExitStack, closing, contextmanager
 
 from hive.cli.parts.control import WaitReporter, late_actors
 from hive.cli.parts.event_log import NewEvents
-from hive.cli.parts.interrupts import deferred_interrupts, in_main_thread
+from hive.cli.parts.interrupts import deferred_interrupts, number_of
 from hive.cli.parts.run_report import report_end
 from hive.cli.parts.starting import (
     abort_start,
@@ -36,7 +36,10 @@ from hive.cli.parts.starting import (
     connect,
     discard_unbegun,
     failed_start,
+    leave,
     raise_failure,
+    save_first,
+    saved_first,
     start,
 )
 from hive.errors import HiveError, UsageError
@@ -48,8 +51,10 @@ from hive.records import RunDirectory
 from hive.records.failed_starts import has_results
 from hive.records.owner import give_up
 from hive.records.summary import AS_FAST, rounds_in, rounds_text
-from hive.runtime.process.stop_signals import REASONS
+from hive.runtime.actor.interrupted import Interrupted
+from hive.runtime.process.stop_signals import REASONS, is_ours
 from hive.runtime.run.control import ControlClient, open_run
+from hive.runtime.run.main_thread import MainThread, in_main_thread
 
 # The text that the key `?` shows.
 KEYS = """d       leave this view; the run continues
@@ -70,7 +75,8 @@ def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
     """Start the run in a directory and show it as the options require; return the exit code.
 
     `options` has `inline`, `detach`, `json`, and `owns_stdout`: whether a view may write to stdout. Commands do that,
-    scripts do not, because their stdout is theirs.
+    scripts do not, because their stdout is theirs. Those of a script also have `signals`, which counts the signals that
+    ask the run to end; their runs end with an exception that leaves this call.
     """
     process = None
     try:
@@ -90,12 +96,21 @@ def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
             discard_unbegun(directory)
         if process is None or process.returncode is not None:
             raise  # not started, already ended, or running independently of this command
+        if not options.owns_stdout:
+            options.signals[number_of(interrupt)] = 1
         return abort_start(directory, process, interrupt)
+    except BaseException as error:
+        if process is not None and not options.owns_stdout:
+            save_first(directory, process, error)
+        raise
     finally:
         give_up(directory)  # of a run that was not started
-    with closing(client):
+    with closing(client), ExitStack() as at_last:
         view = Foreground(directory, process, client, line, events)
         view.lines = lines
+        if not options.owns_stdout:
+            view.times, view.in_script = options.signals, True
+            at_last.enter_context(saved_first(directory, process))
         return view.watch()
 
 
@@ -134,11 +149,14 @@ class Foreground:
         self.events = events
         self.history = History()  # earlier statuses, from which rates and the bottleneck are computed
         self.lines: SnapshotLines | None = None
-        self.times: dict[int, int] = {}  # signal that asks the run to end -> how often it was received
+        self.times: MutableMapping[int, int] = {}  # signal that asks the run to end -> how often it was received
         self.again = ""  # how to end the run at once; set once the run is stopping
         self.waits: WaitReporter | None = None  # set once the run is stopping
         self.starts = WaitReporter(line.say, START_REPORT_S)
+        self.in_script = False  # whether a script waits for the run, whose handlers of signals stay
+        self.main = MainThread()
         self.leaving = False
+        self.hung_up = False  # whether it leaves because the terminal was closed
         self.greeted = False
         self.updated = False  # whether the first updates were seen
 
@@ -147,13 +165,19 @@ class Foreground:
             self.line.keys = keys
             while self.process.poll() is None and not self.leaving:
                 self.show()
+                if self.main.interrupted():
+                    self._stop_requested(signal.SIGINT, None)
                 if _has_key(keys, POLL_S):
                     self._pressed(os.read(sys.stdin.fileno(), 1))
         self.line.erase()
         if self.leaving and self.process.poll() is None:
+            if self.in_script:
+                leave(self.process)
             # The run continues without this process, so Popen must not warn about it.
             self.process.returncode, name = 0, self.directory.name
             self.line.say(f"left {name} running · inspect: hive ps {name} · stop: hive down {name}")
+            if self.in_script and self.hung_up:
+                raise Interrupted(signal.SIGHUP)
             return 0
         if self.times and discard_unbegun(self.directory):
             self.line.say(f"stopped {self.directory.name} before it began: nothing of it is left")
@@ -216,11 +240,12 @@ class Foreground:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        if not in_main_thread():  # of a script: the run is ended with `hive down` or by cancelling `run_async`
+        if not in_main_thread():  # of a script: the run is ended by `self.main` or by cancelling `run_async`
             yield
             return
-        old = {number: signal.signal(number, self._stop_requested) for number in REASONS}
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` ignores it
+        numbers = [number for number in REASONS if not self.in_script or is_ours(number)]
+        old = {number: signal.signal(number, self._stop_requested) for number in numbers}
+        if is_ours(signal.SIGHUP):  # `nohup` ignores it
             old[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._leave)
         try:
             yield
@@ -238,7 +263,7 @@ class Foreground:
         self.line.say(f"stopping: saving the state - {self.again}")
 
     def _leave(self, number: int, frame: object) -> None:
-        self.leaving = not self.again  # a service manager may send SIGHUP after SIGTERM, and waits for the end
+        self.hung_up = self.leaving = not self.again  # a service manager may send SIGHUP after SIGTERM, and waits
 
 
 @contextmanager

@@ -170,9 +170,10 @@ def _new_code(directory: RunDirectory, source: str | None) -> bytes | None:
 
 
 def configs(directory: RunDirectory, sets: Sequence[str], given: ConfigText | None) -> tuple[Config, Config]:
-    """Return the config of the run so far, and that with which it continues. Raises ConfigError.
+    """Return the config of the run so far, and that with which it continues.
 
-    given: what replaces the run's own config.
+    given: what replaces the run's own config. Raises ConfigError, and CallbackFailed for callbacks that are objects of
+    another program.
     """
     text = ConfigText(directory.resolved_file)
     before = text.config()
@@ -184,6 +185,10 @@ def configs(directory: RunDirectory, sets: Sequence[str], given: ConfigText | No
     if after.automatic:  # measured once, when the run started
         measured = [f"{key}={toml_text(before.value(key))}" for key in after.automatic]
         after = text.config([*recorded_sets(directory), name, *sets, *measured], kept)
+    if after.run.callbacks:
+        from hive.training.callbacks.caller import check_objects
+
+        check_objects(after)
     return before, after
 
 

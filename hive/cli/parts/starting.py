@@ -22,14 +22,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import MutableMapping
-from contextlib import closing
+from collections.abc import Iterator, MutableMapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 from hive.cli.parts.early_start import hand_over
-from hive.cli.parts.interrupts import number_of
+from hive.cli.parts.interrupts import deferred_interrupts, number_of
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.printable import printable
@@ -44,6 +43,8 @@ from hive.runtime.process.command import start_supervisor
 from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 from hive.runtime.process.stop_signals import REASONS
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
+from hive.runtime.run.main_thread import LOOK_S as MAIN_THREAD_S
+from hive.runtime.run.main_thread import MainThread, in_main_thread
 
 RETRY_S = 0.01  # interval between two attempts to connect to a starting supervisor; a start takes about 100 attempts
 OUTPUT_LINES = 20  # lines of a supervisor's output that are searched for its error
@@ -75,24 +76,79 @@ def connect(directory: RunDirectory, process: subprocess.Popen[bytes]) -> Contro
             time.sleep(RETRY_S)
 
 
-def run_quietly(directory: RunDirectory) -> None:
-    """Start the run and wait for its end without printing; Ctrl-C ends the run as in `hive up`.
+def run_quietly(directory: RunDirectory, signals: MutableMapping[int, int]) -> None:
+    """Start the run and wait for its end without printing; Ctrl-C and SIGTERM end the run as in `hive up`.
 
-    Raises the error of a failed start.
+    signals: how often each signal asked the run to end; updated. Raises the error of a failed start, and Interrupted at
+    SIGHUP, which leaves a run that has begun.
     """
     clear_failure(directory)
-    process, signals, connected = start(directory), Counter[int](), False
-    while True:
-        try:
-            if not connected:  # `connect` would raise for a run that has ended while Ctrl-C was handled
-                connect(directory, process).close()
-                connected = True
-            process.wait()
-            break
-        except KeyboardInterrupt as interrupt:
-            ask_to_end(directory, process, number_of(interrupt), signals)
+    main, connected = MainThread(), False
+    with deferred_interrupts():
+        process = start(directory)
+    with saved_first(directory, process):
+        while True:
+            try:
+                if not connected:  # `connect` would raise for a run that has ended while Ctrl-C was handled
+                    connect(directory, process).close()
+                    connected = True
+                _wait(process, main)
+                break
+            except KeyboardInterrupt as interrupt:
+                number = number_of(interrupt)
+                if connected and number == signal.SIGHUP:
+                    leave(process)
+                    raise
+                ask_to_end(directory, process, number, signals)
+    if signals and discard_unbegun(directory):
+        return
     if not began(directory):
         raise_failure(directory, process.returncode, process.pid)
+
+
+def _wait(process: subprocess.Popen[bytes], main: MainThread) -> None:
+    """Wait until the process has exited. Raises KeyboardInterrupt in a thread of a program that Ctrl-C is ending."""
+    if in_main_thread():
+        process.wait()
+        return
+    while True:
+        try:
+            process.wait(MAIN_THREAD_S)
+            return
+        except subprocess.TimeoutExpired:
+            if main.interrupted():
+                raise KeyboardInterrupt from None
+
+
+def leave(process: subprocess.Popen[bytes]) -> None:
+    """Have the run of a script continue after the end of this process."""
+    process.send_signal(signal.SIGHUP)  # which leaves a run running
+    process.returncode = 0  # so that Popen does not warn about it
+
+
+@contextmanager
+def saved_first(directory: RunDirectory, process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Have the run save and end before an exception leaves the block, such as one that a handler of a script raised."""
+    try:
+        yield
+    except BaseException as error:
+        save_first(directory, process, error)
+        raise
+
+
+def save_first(directory: RunDirectory, process: subprocess.Popen[bytes], error: BaseException) -> None:
+    """Have the run save and end because of an exception in a script; a signal meanwhile ends it at once."""
+    at_once = False
+    while process.returncode is None and process.poll() is None:
+        try:
+            with closing(open_run(directory)) as client:
+                client.down(f"{type(error).__name__} in the program", now=at_once)
+        except HiveError:
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            at_once = True
 
 
 def began(directory: RunDirectory) -> bool:

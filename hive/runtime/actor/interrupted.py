@@ -1,6 +1,8 @@
-"""A signal that asks a command to end, as an exception. This module imports nothing: `hive up` needs it first."""
+"""A signal that asks a command to end, as an exception. This module imports little: `hive up` needs it first."""
 
 from __future__ import annotations
+
+from typing import NoReturn
 
 
 class Interrupted(KeyboardInterrupt):
@@ -10,3 +12,8 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(number)
         self.number = number
         self.exit_code = 128 + number
+
+
+def raise_interrupt(number: int, frame: object) -> NoReturn:
+    """Raise Interrupted: the handler of a signal."""
+    raise Interrupted(number)

@@ -31,6 +31,10 @@ OUTPUT = "fork-server.out"  # file in the log folder with the server's output
 EARLY = "--early"  # option of a supervisor that is started before its run has a directory
 SUPERVISOR_OUTPUT = "supervisor.out"  # file in the log folder with the supervisor's output
 
+# Variables in the environment of a supervisor that a Python program has started, which waits for the run.
+PROGRAM = "HIVE_PROGRAM"  # pid of the program: its end ends the run
+CALLBACKS = "HIVE_CALLBACKS"  # where its callbacks listen (hive.training.callbacks.caller)
+
 MARK = "HIVE_RUN_MARK"  # variable in the environment of a run's processes and of those that user code starts there
 
 # Modules that runs of the built-in trainer import, the last one only in collectors, where each would import it again.

@@ -6,7 +6,8 @@ by a function that does nothing. They do not ignore them: programs that user cod
 handlers become defaults again where a program is executed. Children that user code forks get the defaults, too.
 
 A process is started with these signals blocked, and unblocks them once it handles them. So none of them can end it
-before. This module imports only the standard library, since the supervisor handles them before its other imports.
+before. This module imports little more than the standard library, since the supervisor handles them before its other
+imports.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from hive.runtime.actor.interrupted import raise_interrupt
+
 # Signal that ends the run -> the `stop_reason` of its summary. SIGHUP does not end it: a closed terminal leaves it.
 REASONS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 SIGNALS = (*REASONS, signal.SIGHUP)
@@ -28,6 +31,9 @@ DEFAULTS: dict[signal.Signals, Any] = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,
 }
+
+OWN = "hive."  # what the names of the modules with hive's handlers begin with
+ASYNCIO = "asyncio.runners"  # module of the handler that has Ctrl-C cancel the main task
 
 _recorded: list[int] = []  # signals that ask the run to end and were not taken yet
 _forking = False  # whether the next fork is that of an actor
@@ -44,18 +50,31 @@ def blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def is_ours(number: int) -> bool:
+    """Return whether hive may replace the handler of a signal in a program: not if the program has set one itself."""
+    handler = signal.getsignal(number)
+    by_asyncio = getattr(getattr(handler, "func", None), "__module__", "") == ASYNCIO
+    return by_asyncio or handler in (raise_interrupt, DEFAULTS[signal.Signals(number)])
+
+
 def do_nothing() -> None:
     """Handle the signals in this process, from now on, by doing nothing. Handlers of user code are replaced."""
-    global _forking, _registered
+    global _forking
     _forking = False
     for number in SIGNALS:
         if signal.getsignal(number) is not _nothing:
             signal.signal(number, _nothing)
             signal.siginterrupt(number, False)  # restart system calls, so that an environment is unaffected
+    spare_children()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+def spare_children() -> None:
+    """Give children that user code forks from now on the defaults in place of hive's handlers."""
+    global _registered
     if not _registered:
         _registered = True
         os.register_at_fork(after_in_child=_reset)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 @contextmanager
@@ -92,5 +111,5 @@ def _reset() -> None:
     """Give a child that user code has forked the defaults, unless user code has set handlers of its own."""
     if not _forking:
         for number, default in DEFAULTS.items():
-            if signal.getsignal(number) is _nothing:
+            if getattr(signal.getsignal(number), "__module__", "").startswith(OWN):
                 signal.signal(number, default)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from hive.runtime.process.spawning import (
     EARLY,
+    PROGRAM,
     SUPERVISOR_OUTPUT,
     ForkServer,
     modules_to_preload,
@@ -37,19 +38,21 @@ def main() -> None:
     `hive up` starts this process in a session of its own, so closing the terminal does not end it.
     """
     record()
+    program = int(os.environ.pop(PROGRAM, 0))  # actors of this run may start others
     if sys.argv[1] == EARLY:
-        code = _run(None, start_fork_server(None, sys.argv[2:]))
+        code = _run(None, start_fork_server(None, sys.argv[2:]), program)
     else:
         directory, log_folder = map(Path, sys.argv[1:3])
-        lock = int(sys.argv[3]) if len(sys.argv) > 3 else None
-        code = _run((directory, lock), start_fork_server(log_folder, modules_to_preload(directory / "resolved.toml")))
+        lock, modules = int(sys.argv[3]) if len(sys.argv) > 3 else None, modules_to_preload(directory / "resolved.toml")
+        code = _run((directory, lock), start_fork_server(log_folder, modules), program)
     sys.exit(code)
 
 
-def _run(given: tuple[Path, int | None] | None, server: ForkServer) -> int:
+def _run(given: tuple[Path, int | None] | None, server: ForkServer, program: int) -> int:
     """Run the run in this directory, None: in the one that stdin names, and return its exit code.
 
-    given: also the descriptor of its lock; None: this process takes it.
+    given: also the descriptor of its lock; None: this process takes it. program: pid of the Python program that waits
+    for the run; 0: none.
     """
     process, _ = server
     try:
@@ -63,7 +66,7 @@ def _run(given: tuple[Path, int | None] | None, server: ForkServer) -> int:
         directory, lock = RunDirectory.open(given[0]), given[1]
         if lock is not None:
             adopt(directory, lock)
-        return run_forked(directory, server)
+        return run_forked(directory, server, program)
     finally:
         if process.poll() is None:  # the run failed before it took over the fork server
             process.kill()

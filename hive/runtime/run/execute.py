@@ -23,13 +23,14 @@ import uvloop
 from hive.errors import HiveError
 from hive.records import RunDirectory, open_log
 from hive.records.crash import write_failure
+from hive.records.failed_starts import has_results
 from hive.runtime.actor.error_location import describe
 from hive.runtime.process.fork_server import Build
 from hive.runtime.process.forked import BuildError, ForkedProcesses
 from hive.runtime.process.limits import check_limits
 from hive.runtime.process.processes import InlineProcesses, SharedMemory
 from hive.runtime.process.spawning import ForkServer
-from hive.runtime.process.stop_signals import FORCED, REASONS
+from hive.runtime.process.stop_signals import FORCED
 from hive.runtime.process.user_code.guest import Guest
 from hive.runtime.run.conclusion import conclude, conclude_unbuilt, conclude_unstarted
 from hive.runtime.run.control import control_path
@@ -88,7 +89,8 @@ async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
     processes = ForkedProcesses(
         build, lambda kind, text: run.event(kind, text), server, start_limit_s=run.config.start_limit_s
     )
-    watching = asyncio.ensure_future(run.watch_output())  # from the build on, which makes an environment
+    # From the build on, which makes an environment.
+    watching = [asyncio.ensure_future(watch) for watch in (run.watch_output(), run.watch_program())]
 
     async def begin(plan: Plan, memory: SharedMemory) -> Outcome:
         address = f"ipc://{run.stage_folder()}/supervisor"
@@ -105,12 +107,13 @@ async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
         with run.signals():
             return await _stages(run, processes.build_plan, begin)
     finally:
-        watching.cancel()
+        for watch in watching:
+            watch.cancel()
         await processes.close()
         await control.close()
 
 
-async def _inline(run: LiveRun, function: Callable[..., Topology] | None) -> Outcome:
+async def _inline(run: LiveRun, function: Callable[..., Topology] | None, received: Callable[[int], object]) -> Outcome:
     run.write_facts()
     control = ControlServer(control_path(run.socket_folder), RunRequests(run))
     await control.start()
@@ -132,10 +135,12 @@ async def _inline(run: LiveRun, function: Callable[..., Topology] | None) -> Out
         finally:
             await processes.close()
 
+    watching = asyncio.ensure_future(run.watch_main_thread(received))
     try:
-        with run.signals():
+        with run.signals(received):
             return await _stages(run, build, begin)
     finally:
+        watching.cancel()
         await control.close()
 
 
@@ -153,13 +158,15 @@ def _conclude_failed(run: LiveRun, error: Exception) -> int:
     return error.exit_code
 
 
-def run_forked(directory: RunDirectory, server: ForkServer) -> int:
+def run_forked(directory: RunDirectory, server: ForkServer, program: int = 0) -> int:
     """Run the run in the supervisor's process, which has started the fork server; return the exit code.
 
     If it cannot start, the error is written to `failure.json`, which `hive up` shows.
+    program: pid of the Python program that waits for the run, whose end ends it; 0: none. It cannot remove the
+    directory of a run that had not begun any more.
     """
     try:
-        run = LiveRun(directory)
+        run = LiveRun(directory, program)
     except HiveError as error:
         with contextlib.suppress(HiveError):  # a full disk
             write_failure(directory, error)
@@ -167,6 +174,8 @@ def run_forked(directory: RunDirectory, server: ForkServer) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             outcome = runner.run(_forked(run, server))
+        if run.is_orphan and not has_results(directory):
+            directory.remove()
         return FORCED if run.at_once else EXIT_CODES[outcome.state]
     except Exception as error:
         return _conclude_failed(run, error)
@@ -174,16 +183,16 @@ def run_forked(directory: RunDirectory, server: ForkServer) -> int:
         run.close()
 
 
-def _threadsafe(loop: asyncio.AbstractEventLoop, run: LiveRun) -> None:
-    """Pass Ctrl-C, which only the main thread receives, to a run in another thread."""
-    loop.call_soon_threadsafe(run.down, REASONS[signal.SIGINT], False, "signal")
-
-
-def run_inline(directory: RunDirectory, function: Callable[..., Topology] | None = None) -> int:
+def run_inline(
+    directory: RunDirectory,
+    function: Callable[..., Topology] | None = None,
+    received: Callable[[int], object] = lambda number: None,
+) -> int:
     """Run the run in this process and return the exit code. Raises HiveError if it cannot start.
 
     `function` makes the topology from the config, instead of the function that the config names. Where the caller's
-    thread runs an event loop, the run takes place in another thread.
+    thread runs an event loop, the run takes place in another thread. received: is called with each signal that asks the
+    run to end.
     """
     run = LiveRun(directory)
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
@@ -191,10 +200,13 @@ def run_inline(directory: RunDirectory, function: Callable[..., Topology] | None
 
     def call() -> Outcome:
         with runner, Guest(whole_run=True):
-            return runner.run(_inline(run, function))
+            return runner.run(_inline(run, function, received))
+
+    def interrupt(error: KeyboardInterrupt) -> None:  # received by the main thread, while the run is in another one
+        loop.call_soon_threadsafe(run.signalled, getattr(error, "number", signal.SIGINT), received)
 
     try:
-        outcome = outside_any_loop(call, lambda: _threadsafe(loop, run))
+        outcome = outside_any_loop(call, interrupt)
         return FORCED if run.at_once else EXIT_CODES[outcome.state]
     except HiveError as error:
         conclude_unstarted(run, error)

@@ -3,10 +3,12 @@
     control             the supervisor's control socket
     supervisor, ...     the inboxes of the supervisor and of every process
     owner               "<pid> <start time> <pid namespace>" of the supervisor; in a second line its run's directory
+    callbacks           in a folder of its own: the callbacks of a Python program, which is then the owner
 
 The path is short because Linux limits the path of a unix socket to 107 bytes. The fork server removes the folder when
-the supervisor exits; if both were killed, the next `hive` command removes it (`sweep`). The folders therefore also list
-this user's active runs, wherever they were started (`live_owners`).
+the supervisor exits; if both were killed, the next `hive` command removes it (`sweep`). A program removes that of its
+callbacks, or else the supervisor does. The folders therefore also list this user's active runs,
+wherever they were started (`live_owners`).
 """
 
 from __future__ import annotations
@@ -52,8 +54,10 @@ def check_socket_paths() -> None:
         raise PlatformError(f"{root} is too long for sockets: it may have {most} bytes at most", hint=CHOOSE)
 
 
-def make_socket_folder(directory: Path) -> Path:
+def make_socket_folder(directory: Path | None = None) -> Path:
     """Create a private folder for the sockets of the run in `directory`, with this process as the owner.
+
+    directory: None in the program that started a run, for its callbacks.
 
     Raises PlatformError if it cannot be created.
     """
@@ -85,9 +89,9 @@ def restore_socket_folder(folder: Path, directory: Path) -> bool:
     return True
 
 
-def _write_owner(folder: Path, directory: Path) -> None:
+def _write_owner(folder: Path, directory: Path | None) -> None:
     me = f"{os.getpid()} {process_start_time(os.getpid())} {pid_namespace()}"
-    (folder / "owner").write_text(f"{me}\n{directory}")
+    (folder / "owner").write_text(f"{me}\n{directory or ''}")
 
 
 def live_owners() -> list[tuple[Path, int]]:
@@ -120,12 +124,15 @@ def _alive(owner: tuple[int, str, int], directory: Path | None) -> bool:
     return str(process_start_time(pid)) == start
 
 
-def sweep() -> list[Path]:
-    """Remove the socket folders of supervisors that have exited; return the directories of their runs, sorted."""
+def sweep(*, of_programs: bool = False) -> list[Path]:
+    """Remove the socket folders of processes that have exited; return the directories of their runs, sorted.
+
+    of_programs: only those of programs, for callbacks.
+    """
     swept = []
     for folder in socket_root().iterdir():
         owner, directory = _owner(folder)
-        if owner is not None and not _alive(owner, directory):
+        if owner is not None and not _alive(owner, directory) and not (of_programs and directory):
             shutil.rmtree(folder, ignore_errors=True)
             swept += [] if directory is None else [directory]
     return sorted(swept)

@@ -15,10 +15,9 @@ import platform
 import shutil
 import signal
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,9 +57,11 @@ from hive.records.runs import boot_s
 from hive.runtime.process.limits import raise_descriptor_limit
 from hive.runtime.process.output import CHECK_S, FLOOD_S, OUTPUT_BYTES, BoundedOutput
 from hive.runtime.process.processes import ProcessTable, SharedMemory
-from hive.runtime.process.stop_signals import REASONS, SIGNALS, blocked, recorded
+from hive.runtime.process.stop_signals import REASONS, SIGNALS, blocked, is_ours, recorded
 from hive.runtime.run.control import PROTOCOL
-from hive.runtime.run.folders import make_socket_folder, restore_socket_folder
+from hive.runtime.run.folders import make_socket_folder, restore_socket_folder, sweep
+from hive.runtime.run.main_thread import LOOK_S as MAIN_THREAD_S
+from hive.runtime.run.main_thread import MainThread, in_main_thread
 from hive.runtime.run.scaling import description
 from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.outcome import CrashReport, Journal, Outcome
@@ -70,19 +71,22 @@ from hive.runtime.wire.messages import Tree
 from hive.runtime.wire.transport import Transport
 
 SCALED_RUN = "`hive scale` changed it"  # why a run with stages is not exact
-LOOK_S = 1.0  # interval between two looks at the folders of a run
+LOOK_S = 1.0  # interval between two looks at the folders of a run, and at the program that waits for it
+PROGRAM_ENDED = "the program that started the run has ended"
 LOGGED_AS_WARNINGS = ("died", "killed", "bad message", "not finite", "lost", WARNING)  # kinds of events
 
 
 class LiveRun:
     """An active run. `supervisor` is the supervisor of the current stage, or None between stages."""
 
-    def __init__(self, directory: RunDirectory) -> None:
+    def __init__(self, directory: RunDirectory, program: int = 0) -> None:
         from hive import __version__
 
         self.version = __version__
         self.directory = directory
         self.lock = owned(directory)
+        self.program = program  # pid of the Python program that waits for the run, until it leaves the run; 0: none
+        self.is_orphan = False  # whether that program has ended
         self.config: Config = load_config(directory.resolved_file)
         self.clock = RealClock()
         self.started = time.time()
@@ -190,6 +194,24 @@ class LiveRun:
         # Not the folder: actors that still write checkpoints and logs make it again.
         if self.requested is None and not self.directory.run_file.exists():
             self.down(f"{self.directory.path} was removed or renamed", at_once=False, way="directory")
+
+    async def watch_program(self) -> None:
+        """End the run once the program that waits for it has ended without ending it, as by SIGKILL."""
+        while self.program:
+            if self.program != os.getppid():
+                self.is_orphan = True
+                self.down(PROGRAM_ENDED, at_once=False, way="program")
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def watch_main_thread(self, received: Callable[[int], object]) -> None:
+        """End a run `inline` in another thread once Ctrl-C ends the program, and pass SIGINT to `received`."""
+        main = MainThread()
+        while True:
+            await asyncio.sleep(MAIN_THREAD_S)
+            if main.interrupted():
+                received(signal.SIGINT)
+                self.down(REASONS[signal.SIGINT], at_once=False, way="main thread")
 
     def check_output(self) -> None:
         """Bound the output for the last time, and warn of what was dropped since the last warning."""
@@ -338,20 +360,20 @@ class LiveRun:
             watching.cancel()
 
     @contextmanager
-    def signals(self) -> Iterator[None]:
+    def signals(self, received: Callable[[int], object] | None = None) -> Iterator[None]:
         """Handle signals inside the context: SIGTERM and SIGINT end the run, SIGHUP (a closed terminal) does not.
 
-        Those that were kept before count, too. Only the main thread receives signals; an inline run in another thread
+        Those that were kept before count, too. received: of a run `inline`, is called with each that ends the run;
+        handlers that its program has set stay. Only the main thread receives signals; an inline run in another thread
         handles none.
         """
-        if threading.current_thread() is not threading.main_thread():
+        if not in_main_thread():
             yield
             return
         loop = asyncio.get_running_loop()
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        for number, reason in REASONS.items():
-            loop.add_signal_handler(number, self.down, reason, False, "signal")
-        loop.add_signal_handler(signal.SIGHUP, lambda: None)
+        before = {number: signal.getsignal(number) for number in SIGNALS if received is None or is_ours(number)}
+        for number in before:
+            loop.add_signal_handler(number, self.signalled, number, received)
         for kept in recorded():
             self.down(REASONS[signal.Signals(kept)], False, "signal")
         try:
@@ -363,7 +385,18 @@ class LiveRun:
                     if handler is not None:  # None: not set by Python
                         signal.signal(number, handler)
 
+    def signalled(self, number: int, received: Callable[[int], object] | None) -> None:
+        """Obey a signal, and pass one that ends the run to `received`."""
+        if number == signal.SIGHUP:
+            self.program = 0  # which has left the run, as when its terminal is closed
+            return
+        if received is not None:
+            received(number)
+        self.down(REASONS[signal.Signals(number)], False, "signal")
+
     def close(self) -> None:
         self.events.close()
         shutil.rmtree(self.socket_folder, ignore_errors=True)
+        if self.is_orphan:
+            sweep(of_programs=True)  # the socket of its callbacks
         give_up(self.directory)

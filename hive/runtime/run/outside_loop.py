@@ -16,10 +16,10 @@ T = TypeVar("T")
 LOOK_S = 0.5  # a Ctrl-C just before Python begins to wait does not end the wait, and is noticed only after it
 
 
-def outside_any_loop(call: Callable[[], T], interrupt: Callable[[], None]) -> T:
+def outside_any_loop(call: Callable[[], T], interrupt: Callable[[KeyboardInterrupt], None]) -> T:
     """Make `call` in a thread without a running event loop: in this one if possible, else in a new one.
 
-    interrupt: called in this thread at every Ctrl-C while it waits for the other one; it makes `call` return.
+    interrupt: called in this thread with every KeyboardInterrupt while it waits for the other one; makes `call` return.
     Raises what `call` raises, and KeyboardInterrupt if the interrupt cancelled it.
     """
     if not _runs_a_loop():
@@ -32,11 +32,11 @@ def outside_any_loop(call: Callable[[], T], interrupt: Callable[[], None]) -> T:
                 while not result.done():
                     wait([result], LOOK_S)
                 return result.result()
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as error:
                 if result.done():
                     raise
                 interrupted = True
-                interrupt()
+                interrupt(error)
             except asyncio.CancelledError:
                 if interrupted:
                     raise KeyboardInterrupt from None

@@ -42,7 +42,7 @@ def send_ctrl_c() -> None:
     signal.pthread_kill(main, signal.SIGINT)
 
 
-def never() -> None:
+def never(error: KeyboardInterrupt) -> None:
     raise AssertionError("no Ctrl-C was sent")
 
 
@@ -65,7 +65,7 @@ async def test_ctrl_c_reaches_the_other_thread() -> None:
         received.acquire()
         return "drained"
 
-    def interrupt() -> None:
+    def interrupt(error: KeyboardInterrupt) -> None:
         calls.append(threading.current_thread())
         received.release()
 
@@ -83,5 +83,5 @@ async def test_a_call_that_ctrl_c_cancels_raises_keyboard_interrupt() -> None:
         loop.run_until_complete(sleeping)
 
     with ctrl_c(), pytest.raises(KeyboardInterrupt):
-        outside_any_loop(call, lambda: loop.call_soon_threadsafe(sleeping.cancel))
+        outside_any_loop(call, lambda error: loop.call_soon_threadsafe(sleeping.cancel))
     loop.close()
