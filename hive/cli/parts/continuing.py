@@ -24,7 +24,7 @@ from hive.records.regular import read_regular
 
 RESOLVED = ("run.init_from", "algorithm.replay_from", "network.weights")
 """Keys that matter at the beginning only, and may name the newest of something, which is another one by now."""
-CALLBACKS = "run.callbacks"  # objects of a program listen elsewhere each time
+CALLBACKS = "run.callbacks"  # those that the program has now are called
 
 
 def begin_or_continue(
