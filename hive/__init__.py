@@ -9,6 +9,7 @@ These are all public names; the other modules of hive may change at any time.
 
     train, run, train_async, run_async, Result    start a run, and what it gives
     load, Policy                                  the trained policy of a run
+    evaluate, Score                               how good a policy is: the returns of whole episodes
     export, Exported                              a policy as a file for other programs
     Config, load_config                           the keys of a run
     algorithms, networks                          parts of a run that can be replaced by custom ones

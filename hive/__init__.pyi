@@ -5,6 +5,8 @@ from hive import integrations as integrations
 from hive import networks as networks
 from hive import schemes as schemes
 from hive import testing as testing
+from hive.api.evaluating import Score as Score
+from hive.api.evaluating import evaluate as evaluate
 from hive.api.result import Result as Result
 from hive.api.runs import run as run
 from hive.api.runs import run_async as run_async

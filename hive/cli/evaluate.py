@@ -27,6 +27,7 @@ from hive.cli.parts.json_output import environments_to_stderr
 from hive.cli.parts.playing import (
     Source,
     add_player,
+    cut_note,
     described,
     played_as,
     policies_and_config,
@@ -177,10 +178,7 @@ def _measured(source: Source, options: argparse.Namespace, seeds: list[int]) -> 
         PlayedCheckpoint(source, at, joined([*each[name].values()]), each[name], name)
         for name, (_, at) in policies.items()
     ]
-    whole = rows[0].whole
-    if whole.cut:
-        limit = config.evaluation.max_steps if options.max_steps is None else options.max_steps
-        what = f"{whole.cut} of {whole.episodes} episodes did not end within {limit:,} steps and count up to there"
+    if what := cut_note(rows[0].whole, config, options.max_steps):
         print_to_stderr(f"note: {source.label}: {what}; --max-steps changes this limit")
     return rows
 

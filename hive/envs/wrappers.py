@@ -32,6 +32,9 @@ SKIPS = {"AtariPreprocessing": "frame_skip", "MaxAndSkipObservation": "_skip", "
 NEEDED = {"MiniGrid": ["minigrid.wrappers:ImgObsWrapper"], "BabyAI": ["minigrid.wrappers:ImgObsWrapper"]}
 """First word of an id -> the wrappers without which its observations have a form that hive does not support."""
 
+PLAIN = ("TimeLimit", "OrderEnforcing", "PassiveEnvChecker", "Kept")
+"""Classes that `gymnasium.make` and hive put around an environment, which change no spaces."""
+
 ARGUMENTS = 'a wrapper takes its arguments beside its name: env.wrappers = [{ name = "...", argument = value }]'
 
 
@@ -120,6 +123,26 @@ def parts_of(wrapper: WrapperConfig) -> tuple[str, dict[str, Any]]:
     if isinstance(wrapper, str):
         return wrapper, {}
     return str(wrapper["name"]), {name: value for name, value in wrapper.items() if name != "name"}
+
+
+def lacking(environment: Any, wrappers: Sequence[WrapperConfig]) -> list[str]:
+    """Return the names of those of these wrappers that are not around an environment.
+
+    What a function puts around it is not known: its name is returned if there are no wrappers but PLAIN ones.
+    """
+    import gymnasium
+
+    layers = []
+    while isinstance(environment, gymnasium.Wrapper):
+        layers.append(environment)
+        environment = environment.env
+    plain = all(type(layer).__name__ in PLAIN for layer in layers)
+    found = []
+    for name, _ in map(parts_of, wrappers):
+        wrapper = find_wrapper(name)
+        is_there = any(isinstance(layer, wrapper) for layer in layers) if isinstance(wrapper, type) else not plain
+        found += [] if is_there else [name]
+    return found
 
 
 def find_wrapper(name: str) -> Callable[..., Any]:

@@ -57,8 +57,10 @@ class Policy:
     network: the module, in evaluation mode; it returns (policy outputs, value) or (action values,); a recurrent one
         also takes and returns a state (hive.networks.rows.recurrent). distribution: maps the first output to actions.
     updates, env_steps: progress of its run. mean_return: mean of the last 100 training episodes, None before the first;
-        of a best policy, the mean that it was chosen by.
+        of a best policy, the mean that it was chosen by. checkpoint: that it was loaded from, without weights.
     """
+
+    checkpoint: Checkpoint | None = None
 
     def __init__(
         self,
@@ -220,7 +222,9 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
     copy_arrays(checkpoint.tensors(), flat.arrays(block), str(checkpoint.path))
     flat.bind(block, read_only=True)
     facts = checkpoint.state | {"mean_return": checkpoint.mean_return}
-    return Policy(observation.without(network.critic_parts), action, module, facts, distribution)
+    policy = Policy(observation.without(network.critic_parts), action, module, facts, distribution)
+    policy.checkpoint = dataclasses.replace(checkpoint, weights=None)
+    return policy
 
 
 def _check_size(

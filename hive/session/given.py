@@ -335,12 +335,13 @@ class _Inline(_Sender):
     def __init__(self) -> None:
         super().__init__()
         self.home = types.ModuleType(f"inline_{next(_inline)}")
-        sys.modules[self.home.__name__] = self.home
 
     def reference(self, value: Any, wish: str) -> str:
-        name = wish
+        name = str(getattr(value, "__name__", wish))  # that of a class, which errors then have
+        name = name if name.isidentifier() else wish
         while hasattr(self.home, name):
             name += "_"
+        sys.modules[self.home.__name__] = self.home
         setattr(self.home, name, value)
         return f"{self.home.__name__}:{name}"
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import gymnasium
+import gymnasium.envs.classic_control
 import pytest
 
 import hive
@@ -229,3 +232,79 @@ def test_a_policy_is_recorded_where_there_is_no_display(
     file = run.videos / "play-000300-seed3.gif"
     assert re.fullmatch(rf"{re.escape(str(file))}: \d\.\d s, 1 episode, return \d+\.0\n", done.out)
     assert list(run.videos.iterdir()) == [file]
+
+
+# --- hive.evaluate
+
+
+@pytest.fixture
+def home(place: Place, run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
+    monkeypatch.setenv("HIVE_HOME", str(place.runs))
+    return run
+
+
+def test_it_gives_the_numbers_of_the_command(place: Place, home: RunDirectory) -> None:
+    (told,) = json.loads(place.hive("eval", "cartpole-1", "--episodes", 20, "--sample", "--json").out)
+    score = hive.evaluate("cartpole-1", sample=True)
+    names = ("mean_return", "deviation", "min", "max", "mean_length", "cut", "info")
+    assert {name: getattr(score, name) for name in names} == {name: told[name] for name in names}
+    mean, deviation = score
+    assert (mean, deviation, len(score.lengths)) == (score.returns.mean(), score.returns.std(), 20)
+    assert (score.agents, score.returns.tolist()) == ({}, score.lengths.tolist())  # each step of CartPole earns 1
+    for policy in (hive.Result.open("cartpole-1"), home.path, hive.load("cartpole-1")):
+        assert hive.evaluate(policy, sample=True).returns.tolist() == score.returns.tolist()
+
+
+def test_a_function_plays_from_the_same_initial_states(home: RunDirectory) -> None:
+    policy, options = hive.load("cartpole-1"), {"episodes": 5, "seed": 3}
+    returns = hive.evaluate(policy, **options).returns.tolist()
+    for env in ("CartPole-v1", gymnasium.envs.classic_control.CartPoleEnv, lambda: gymnasium.make("CartPole-v1")):
+        assert hive.evaluate(policy, env, **options).returns.tolist() == returns
+        assert hive.evaluate(lambda seen: policy(seen), env, **options).returns.tolist() == returns
+        predict = hive.evaluate(lambda seen: (policy(seen), None), {"id": env}, **options)  # as of other trainers
+        assert predict.returns.tolist() == returns
+    one = gymnasium.make("CartPole-v1")
+    assert (hive.evaluate(policy, one, **options).returns == hive.evaluate(policy, envs=1, **options).returns).all()
+    assert one.reset(seed=1)[0].shape == (4,), "it is left open"
+    assert hive.evaluate(lambda seen: 0, one, max_steps=3, episodes=2).cut == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "text"),
+    [
+        ((lambda seen: 0,), {}, "a function has no environment"),
+        ((lambda seen: 0, gymnasium.make("CartPole-v1")), {"envs": 2}, "`env` is one environment, and envs is 2"),
+        ((lambda seen: 0, gymnasium.make_vec("CartPole-v1", 2)), {}, "`env` is a vector of 2 environments"),
+        ((lambda seen: 2, "CartPole-v1"), {}, "the function returned 2 for an observation, and the actions of"),
+        ((lambda seen: [][1], "CartPole-v1"), {}, r"the function .* raised IndexError: .*test_evaluate.py:\d+\)"),
+        ((lambda seen: 0, "CartPole-v1"), {"sample": True}, "a function has no distribution"),
+        ((lambda seen: 0, {"id": "CartPole-v1", "frame_stack": 4}), {}, "so env.frame_stack is not for it"),
+        (
+            ("cartpole-1", gymnasium.envs.classic_control.AcrobotEnv),
+            {},
+            r"`AcrobotEnv` differ in shape: \(4,\) and \(6,\)",
+        ),
+        (("cartpole-1",), {"episodes": 0}, "`episodes` is 0, expected a whole number >= 1"),
+        ((7, "CartPole-v1"), {}, "`policy` is of type int, expected a policy"),
+        (("nobody",), {}, "no run matches `nobody`"),
+    ],
+)
+def test_what_cannot_be_evaluated(home: RunDirectory, arguments: Any, options: Any, text: str) -> None:
+    before = {*sys.modules}
+    with pytest.raises(UsageError, match=text):
+        hive.evaluate(*arguments, **options)
+    assert not [name for name in {*sys.modules} - before if name.startswith("inline_")]
+
+
+def test_wrappers_of_the_run_that_are_left_out_are_named(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The spaces are those of the environment without them, and the numbers are not."""
+    monkeypatch.setenv("HIVE_HOME", str(place.runs))
+    place.trained((100,), 0, ['env.wrappers=["NormalizeObservation"]'])
+    wrapped = gymnasium.wrappers.NormalizeObservation(gymnasium.make("CartPole-v1"))
+    for env in (None, {"id": "CartPole-v1", "wrappers": ["NormalizeObservation"]}, wrapped):
+        hive.evaluate("cartpole-1", env, episodes=2)
+    assert capsys.readouterr().err == ""
+    hive.evaluate("cartpole-1", "CartPole-v1", episodes=2)
+    assert "trained with the wrapper `NormalizeObservation`" in capsys.readouterr().err

@@ -60,6 +60,10 @@ def test_each_picture_once(
     assert (first.returns, first.episode_return, first.length) == (returns, sum(returns.values()), last)
     played = evaluate_together(policies, config, episodes=2, envs=1, seed=5)
     assert {one.info["return/team"] for one in played.values()} == {first.episode_return}
+    if not values:
+        (policy,) = policies.values()
+        score = hive.evaluate(policy, f"drawn_agents:{name}", episodes=2)
+        assert (score.agents, score.returns.tolist(), score.lengths.tolist()) == (returns, 2 * [3.0, -1.5], [last] * 2)
 
 
 def test_what_cannot_be_played(tmp_path: Path) -> None:

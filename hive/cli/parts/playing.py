@@ -26,6 +26,7 @@ from hive.records import (
     RunDirectory,
     best_of,
     checkpoint_at,
+    folder_of_run,
     held,
     list_checkpoints,
     policies_of,
@@ -38,7 +39,7 @@ from hive.records.return_text import return_text
 if TYPE_CHECKING:
     from hive.config import Config
     from hive.policy.loaded import Policy
-    from hive.training import Episode, Recording
+    from hive.training import Episode, Evaluation, Recording
 
 MOST_AGENTS = 8  # whose returns are shown one by one in a line
 STALLED_S = 10.0  # interval between two lines about episodes that do not end
@@ -65,6 +66,14 @@ class Source:
 
     checkpoint: Checkpoint
     run: RunDirectory | None = None
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Source | None:
+        """Return a checkpoint with its run; None if it lies in the folder of none."""
+        if checkpoint.exported is not None:
+            return cls(checkpoint)
+        run = RunDirectory(folder_of_run(checkpoint.path.resolve().parent.parent))
+        return cls(checkpoint, run) if run.resolved_file.exists() else None
 
     @property
     def name(self) -> str:
@@ -219,6 +228,14 @@ def _beside(folder: RunDirectory, checkpoint: Checkpoint) -> Checkpoint:
     if not older:
         raise UsageError(f"the policy `{folder.name}` has no checkpoint of {steps:,} steps or less")
     return older[-1]
+
+
+def cut_note(whole: Evaluation, config: Config, max_steps: int | None) -> str:
+    """Return a clause about episodes that were cut; "" if none was."""
+    if not whole.cut:
+        return ""
+    limit = config.evaluation.max_steps if max_steps is None else max_steps
+    return f"{whole.cut} of {whole.episodes} episodes did not end within {limit:,} steps and count up to there"
 
 
 def played_as(options: argparse.Namespace) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from hive import _native
 from hive.envs.spaces.observation import NO_ACTION, ArraySpec, MaskPart, ObservationPart, ObservationSpec
 from hive.envs.vectors.rows import FinalObservations
 from hive.envs.ways_out import is_permanent, way_out
-from hive.errors import EnvironmentFailed
+from hive.errors import EnvironmentFailed, UsageError
 from hive.printable import printable
 from hive.runtime.actor.error_location import is_interrupt, named
 
@@ -112,9 +112,9 @@ class Checks:
         """Return the error for an environment that raised `error` in `method`; the caller raises it from `error`.
 
         `error` is an exception of any kind: in a call that awaits nothing, SystemExit, CancelledError and
-        KeyboardInterrupt come from the environment too. Only Ctrl-C in a script is raised again.
+        KeyboardInterrupt come from the environment too. Only Ctrl-C in a script is raised again, and UsageError.
         """
-        if is_interrupt(error):
+        if is_interrupt(error) or isinstance(error, UsageError):  # of a function that plays (hive.envs.acting)
             raise error
         if isinstance(error, EnvironmentFailed):  # hive's own wrappers say all themselves
             return EnvironmentFailed(f"{error} {self._place(index)}", hint=error.hint, permanent=error.permanent)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,19 @@ from hive.training.update.turn_metrics import info_means
 ENDLESS = 1 << 31  # episodes of a play without a limit
 ROUNDS = 1 << 40  # stride between the seeds of two resets of one evaluation: more than turns of a run
 TORCH_SEEDS = 1 << 63  # number of seeds that torch generators accept
+
+
+@dataclass(frozen=True)
+class Played:
+    """An evaluation and its episodes, in the order in which they ended.
+
+    returns: of the policy, one by one: of each of its agents, where an environment has several. lengths: of the
+    episodes, in steps or turns.
+    """
+
+    evaluation: Evaluation
+    returns: Sequence[float]
+    lengths: Sequence[int]
 
 
 def evaluation_contexts(seed: int, envs: int, first: int = 0, run: str = "") -> list[EnvContext]:
@@ -262,6 +276,10 @@ class Evaluator:
             return self.distribution.mode(outputs).numpy()
         noise = self.distribution.draw_noise(self._noise, self.vector.count)
         return self.distribution.sample_numpy(outputs.numpy(), noise)
+
+    def played(self, evaluation: Evaluation) -> Played:
+        """Return the last evaluation with its episodes."""
+        return Played(evaluation, self._returns, self._lengths)
 
     @property
     def done(self) -> int:

@@ -16,22 +16,41 @@ from dataclasses import replace
 from typing import Any
 
 from hive.config import Config
-from hive.envs import EnvironmentSpec, VectorEnvironment, configured_spec, configured_vector, spec_difference
+from hive.envs import (
+    EnvironmentSpec,
+    VectorEnvironment,
+    configured_spec,
+    configured_vector,
+    spaces_text,
+    spec_difference,
+)
 from hive.envs.spaces.fitted import fitted_spec
+from hive.envs.spaces.meaning import kept_meaning, kept_scale
 from hive.errors import UsageError
 from hive.experience import Purpose
 from hive.policy.loaded import Policy
 from hive.runtime.process.user_code.guest import Guest
 from hive.training.collect.collector import seed_all_globals
-from hive.training.evaluate.evaluator import Evaluator, evaluation_contexts
+from hive.training.evaluate.evaluator import Evaluator, Played, evaluation_contexts
+from hive.training.evaluate.functions import Bystander, Function, acting_vector
 from hive.training.messages import Evaluation, EvaluationDue
 from hive.training.policies import Policies
 
 ENVS = 16  # default maximum of environments, equal to the default of collection.envs
 
 
-def evaluate(
-    policy: Policy,
+def evaluate(policy: Policy, config: Config, **how: Any) -> Evaluation:
+    """Return the evaluation of a policy alone; the arguments are those of `play`."""
+    return play(policy, config, **how).evaluation
+
+
+def evaluate_together(policies: Mapping[str, Policy], config: Config, **how: Any) -> dict[str, Evaluation]:
+    """Return the evaluation of each policy alone; the arguments are those of `play_together`."""
+    return {name: one.evaluation for name, one in play_together(policies, config, **how).items()}
+
+
+def play(
+    policy: Policy | Function,
     config: Config,
     *,
     episodes: int = 100,
@@ -40,41 +59,72 @@ def evaluate(
     sample: bool = False,
     max_steps: int | None = None,
     progress: Callable[[int], object] = lambda done: None,
-) -> Evaluation:
+) -> Played:
     """Play `episodes` episodes of the environment of `config`, at most `envs` at a time.
 
     It is the environment of the config's evaluations: [env] with the keys of [evaluation.env].
 
-    sample: whether to sample actions, as in training, instead of taking the most likely ones. max_steps: an episode
-    that does not end within so many steps is cut and counts up to there (`Evaluation.cut`); 0: none is; None: the
-    config's `evaluation.max_steps`. progress: called after every step with the number of finished episodes. Raises
-    UsageError if the policy's observations or actions are not those of the environment, and EnvironmentFailed.
+    policy: also a function from the observation of one environment, as this returns it, to its action; it plays from
+    the same initial states. sample: whether to sample actions, as in training, instead of taking the most likely ones.
+    max_steps: an episode that does not end within so many steps is cut and counts up to there (`Evaluation.cut`); 0:
+    none is; None: the config's `evaluation.max_steps`. progress: called after every step with the number of finished
+    episodes. Raises UsageError if the policy's observations or actions are not those of the environment, and
+    EnvironmentFailed.
     """
     env = config.evaluation_env
     with Guest():
         spec = configured_spec(env)
         if spec.agents:
             how = {"episodes": episodes, "envs": envs, "seed": seed, "sample": sample, "max_steps": max_steps}
-            (played,) = _played_together({"": policy}, config, spec, **how, progress=progress).values()
+            (played,) = _played_together({"": _trained(policy)}, config, spec, **how, progress=progress).values()
             return played
-        check_spaces(policy, env.id, spec)
+        if isinstance(policy, Policy):
+            check_spaces(policy, env.id, _with_meaning(policy, spec, config))
         seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
         count = min(envs, episodes)
-        vector = configured_vector(env, count, contexts=evaluation_contexts(seed, count), spec=spec)
+        contexts = evaluation_contexts(seed, count)
+        actor = policy if isinstance(policy, Policy) else Bystander(spec)
+        if isinstance(policy, Policy):
+            vector = configured_vector(env, count, contexts=contexts, spec=spec)
+        else:
+            vector = acting_vector(env, policy, count, contexts)
         try:
             limit = limit_of(config, max_steps)
             evaluator = evaluator_of(
-                policy, vector, seed=seed, episodes=episodes, sample=sample, max_steps=limit, info=env.info
+                actor, vector, seed=seed, episodes=episodes, sample=sample, max_steps=limit, info=env.info
             )
-            evaluator.begin(due_of(policy))
+            evaluator.begin(due_of(actor))
             while (evaluation := evaluator.step()) is None:
                 progress(evaluator.done)
-            return evaluation
+            return evaluator.played(evaluation)
         finally:
             vector.close()
 
 
-def evaluate_together(
+def _trained(policy: Policy | Function) -> Policy:
+    """Return a policy. Raises UsageError for a function."""
+    if isinstance(policy, Policy):
+        return policy
+    raise UsageError("a function plays for one agent, and this environment has several")
+
+
+def _with_meaning(policy: Policy, found: EnvironmentSpec, config: Config) -> EnvironmentSpec:
+    """Return the environment's spec with the meaning that a policy gives to it, where no key of [env] says another."""
+    observation, action = found.observation, found.action
+
+    def is_open(*keys: str) -> bool:
+        return all(config.origin(f"env.{key}") == "default" and key not in config.evaluation.env for key in keys)
+
+    if is_open("frame_stack"):
+        observation = replace(observation, stack=policy.observation.stack)
+    if is_open("images", "scale_observations"):
+        observation = kept_meaning(observation, policy.observation)
+    if is_open("scale_actions"):
+        action = kept_scale(action, policy.action)
+    return replace(found, observation=observation, action=action)
+
+
+def play_together(
     policies: Mapping[str, Policy],
     config: Config,
     *,
@@ -84,10 +134,10 @@ def evaluate_together(
     sample: bool = False,
     max_steps: int | None = None,
     progress: Callable[[int], object] = lambda done: None,
-) -> dict[str, Evaluation]:
-    """Play episodes of an environment of several agents with all policies of a run; return the evaluation of each.
+) -> dict[str, Played]:
+    """Play episodes of an environment of several agents with all policies of a run; return those of each.
 
-    policies: by their names in [policies]. Arguments and errors are those of `evaluate`.
+    policies: by their names in [policies]. Arguments and errors are those of `play`.
     """
     how = {"episodes": episodes, "envs": envs, "seed": seed, "sample": sample, "max_steps": max_steps}
     with Guest():
@@ -97,7 +147,7 @@ def evaluate_together(
 
 def _played_together(
     policies: Mapping[str, Policy], config: Config, spec: EnvironmentSpec, max_steps: int | None, **how: Any
-) -> dict[str, Evaluation]:
+) -> dict[str, Played]:
     from hive.training.evaluate.table import play_table  # here: it imports gymnasium
 
     table = seated(policies, config, spec)
@@ -160,7 +210,7 @@ def limit_of(config: Config, max_steps: int | None) -> int:
 
 
 def evaluator_of(
-    policy: Policy,
+    policy: Policy | Bystander,
     vector: VectorEnvironment,
     *,
     seed: int,
@@ -183,7 +233,7 @@ def evaluator_of(
     )
 
 
-def due_of(policy: Policy) -> EvaluationDue:
+def due_of(policy: Policy | Bystander) -> EvaluationDue:
     """Return the message that starts an evaluation of a loaded policy: turn 0, whichever its turn was."""
     return EvaluationDue(0, 0, policy.updates, policy.env_steps, 0.0)
 
@@ -194,7 +244,9 @@ def check_spaces(policy: Policy, id: str, found: EnvironmentSpec) -> None:
     pairs = (("observations", policy.observation, observation), ("actions", policy.action, found.action))
     for what, mine, its in pairs:
         if differs := spec_difference(mine, its):
+            trained = replace(found, observation=policy.observation, action=policy.action)
             raise UsageError(
                 f"the {what} of the policy and of `{id}` differ in {differs}",
-                hint="set env.id and env.options to those that the policy was trained with",
+                hint=f"the policy was trained with {spaces_text(trained)}, and this environment has "
+                f"{spaces_text(found)}; env.options and env.wrappers form spaces, too",
             )

@@ -33,7 +33,7 @@ from hive.policy.loaded import Policy
 from hive.runtime import Status
 from hive.training.blueprint import Blueprint
 from hive.training.collect.collector import FrameStack, seed_all_globals
-from hive.training.evaluate.evaluator import TORCH_SEEDS, evaluation_contexts, evaluator_contexts
+from hive.training.evaluate.evaluator import TORCH_SEEDS, Played, evaluation_contexts, evaluator_contexts
 from hive.training.messages import Evaluation, EvaluationDue
 from hive.training.policies import Policies
 
@@ -52,8 +52,8 @@ def play_table(
     sample: bool = False,
     max_steps: int = 0,
     progress: Callable[[int], object] = lambda done: None,
-) -> dict[str, Evaluation]:
-    """Play `episodes` episodes; return the evaluation of each policy.
+) -> dict[str, Played]:
+    """Play `episodes` episodes; return the evaluation of each policy, with its episodes.
 
     seated: the policies of the config, whose bots act for the other agents. Other arguments: as of
     `hive.training.evaluate.playing.evaluate`. Raises EnvironmentFailed.
@@ -69,9 +69,9 @@ def play_table(
             progress(len(done))
     finally:
         table.close()
-    wall_s = time.monotonic() - began
+    wall_s, lengths = time.monotonic() - began, [one.steps for one in done]
     return {
-        name: _evaluation(policy, done, seat.seat.agents, wall_s)
+        name: Played(_evaluation(policy, done, seat.seat.agents, wall_s), _returns(done, seat.seat.agents), lengths)
         for (name, policy), seat in zip(policies.items(), table.seats, strict=True)
     }
 
@@ -185,7 +185,7 @@ class TableEvaluator:
 
 def _evaluation(policy: Acting, done: Sequence[EndedEpisode], agents: Sequence[str], wall_s: float) -> Evaluation:
     """Return the evaluation of the policy of these agents."""
-    returns = np.array([one.returns[agent] for one in done for agent in agents if agent in one.returns] or [np.nan])
+    returns = np.array(_returns(done, agents) or [np.nan])
     everyone = dict.fromkeys(agent for one in done for agent in one.returns)
     info = {
         RETURN_OF + agent: _mean([one.returns[agent] for one in done if agent in one.returns]) for agent in everyone
@@ -205,6 +205,11 @@ def _evaluation(policy: Acting, done: Sequence[EndedEpisode], agents: Sequence[s
         info={**info, TEAM: _mean([sum(one.returns.values()) for one in done])},
         cut=sum(one.cut for one in done),
     )
+
+
+def _returns(done: Sequence[EndedEpisode], agents: Sequence[str]) -> list[float]:
+    """Return the returns of these agents in the episodes that they were part of."""
+    return [one.returns[agent] for one in done for agent in agents if agent in one.returns]
 
 
 def _mean(values: Sequence[float]) -> float:
