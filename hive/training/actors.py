@@ -387,11 +387,11 @@ class GradientWorkerActor(Actor):
         sequence = self.gradients.produced
         first = self._first_rollouts(sequence)
         barriers = self.schedule.barriers
-        barrier = barriers.last(sequence // self.per_round)
+        barrier = barriers.last(barriers.round_of(sequence))
         if sequence % self.per_round:  # the rollouts of a round that a predecessor began are lost
             sequence = await self._make_gradients(sequence, [])
         while True:
-            number = sequence // self.per_round
+            number = barriers.round_of(sequence)
             if barriers.last(number) != barrier:
                 barrier = barriers.last(number)
                 self.worker.clear_residual()
@@ -502,7 +502,7 @@ class GradientWorkerActor(Actor):
         """
         lines = self.rollouts.lines
         first = {p: lines.first_left(p) for p in lines.producers}
-        if lost := self.schedule.collection.lost(sequence // self.per_round, first):
+        if lost := self.schedule.collection.lost(self.schedule.barriers.round_of(sequence), first):
             left = -sequence % self.per_round // self.bootstrap_rounds
             rest = f"the run was saved within a round: {left:,} more updates of its {lost} rollouts are not made"
             what = rest if not self.incarnation else f"the previous incarnation of {self.name} lost {lost} rollouts"

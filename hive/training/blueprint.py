@@ -77,8 +77,8 @@ class Blueprint:
     columns: rows of a step of one collector: its environments, or all agents of the policy in them.
     round_steps: environment steps of one round, a full rollout of every collector. rounds: those until the run has
     made its environment steps. per_version: rollouts per behavior version. replays: whether the algorithm learns from
-    a replay memory. warmup: with a replay memory, the number of rounds before the first gradient. has_lag: whether a
-    policy older than that of a round's first gradient may make its rollouts.
+    a replay memory. warmup: with a replay memory, the number of rounds before the first gradient of a new run. has_lag:
+    whether a policy older than that of a round's first gradient may make its rollouts.
 
     weight_files: the SHA-256 of each file of `network.weights`, by module.
 
@@ -129,7 +129,7 @@ class Blueprint:
         self._count_rounds()
         algorithm = self.algorithm()
         self._count_gradients(algorithm)
-        self.distribution: ActionDistribution = algorithm.distribution
+        self.distribution: ActionDistribution = self._begun(algorithm.distribution)
         self.heads = heads_of_algorithm(algorithm)
         weights = config.network.weights if resume is None else {}
         self.initial = InitialNetwork(config, self.spaces, self.heads, self.device, weights)
@@ -179,6 +179,12 @@ class Blueprint:
         self.gradients_per_batch: int = getattr(algorithm, "gradients_per_batch", 1)  # of each worker, from drawn rows
         self.asks_for_moments = algorithm.asks_for_moments
         self.behaviour_log_probs = algorithm.behaviour_log_probs
+
+    def _begun(self, distribution: Any) -> ActionDistribution:
+        """Return the distribution without a warm-up of uniform actions, if the policy has learned before."""
+        if self.resume is not None and self.resume.update and getattr(distribution, "warmup", 0):
+            distribution = dataclasses.replace(distribution, warmup=0)
+        return cast(ActionDistribution, distribution)
 
     def _rollout_layout(self) -> Layout:
         config, collection = self.config, self.config.collection

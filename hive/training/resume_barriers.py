@@ -57,7 +57,8 @@ class ResumeBarriers:
     every: turns between checkpoints, 0 for none. per_round: gradients that a worker makes of a round. per_turn:
     gradients of each worker in a turn. interval: rounds collected with each behaviour version. lag: versions by which
     the behaviour policy may be behind. resumed_at: the round that this run began with. warmup: number of first rounds
-    that no gradients follow. common: of the policies of a run with several.
+    that no gradients follow, that is the round of a worker's gradient 0; in a run that was resumed with rounds of
+    another shape it may be negative (hive.training.run_start). common: of the policies of a run with several.
     """
 
     every: int

@@ -1,10 +1,18 @@
 """Where a run begins: its first numbers and its first state, which are those of a checkpoint if it continues from one.
 
 A checkpoint may come from another placement: rounds of another size, another number of gradient workers or another
-interval between policies. So the numbers of rounds and gradients are computed from its updates and environment steps.
+interval between policies. Gradients keep their numbers, of which each update takes the next. Rounds are counted anew if
+they have another shape, because schedules count steps by them:
+
+    first round of the run             environment steps of the checkpoint / steps of a round
+    round of gradient 0                first round - rounds of this shape that its updates are made of; may be negative
+
+So a learner neither makes updates of rounds that are missing nor waits for rounds that it has.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +22,13 @@ from hive.networks.rows.normalization import MOMENTS_OF
 from hive.networks.weights.flat import aligned_block
 from hive.records import Checkpoint
 from hive.runtime.memory.segments import Arrays
-from hive.training.blueprint import Blueprint
 from hive.training.given_weights import copy_weights_of
 from hive.training.schedule import Schedule
 from hive.training.update.learner import Count, optimizer_state_layout
 from hive.training.update.replay_memory import ReplayMemory, ledger_layout
+
+if TYPE_CHECKING:
+    from hive.training.blueprint import Blueprint
 
 
 def first_round(blueprint: Blueprint) -> int:
@@ -31,9 +41,14 @@ def own_first_round(blueprint: Blueprint) -> int:
     resume = blueprint.resume
     if resume is None:
         return 0
-    if blueprint.replays and resume.has_replay:  # which may hold a round that no turn has begun
-        return int(resume.state["rounds"])
-    return rounds_at(blueprint, resume.update)
+    if blueprint.config.asynchronous:  # more rounds may have begun than those of its updates
+        return _rounds_by_steps(blueprint, resume)
+    begun = rounds_at(blueprint, resume.update)
+    if not (blueprint.replays and resume.has_replay):
+        return begun
+    if same_rounds(blueprint):
+        return int(resume.state["rounds"])  # the memory may hold a round that no turn has begun
+    return begun if resume.update else min(_rounds_by_steps(blueprint, resume), begun)
 
 
 def first_gradient(blueprint: Blueprint) -> int:
@@ -46,10 +61,53 @@ def round_shape(blueprint: Blueprint) -> list[int]:
     return [blueprint.round_steps, blueprint.gradients_per_round, blueprint.config.gradients.bootstrap_rounds]
 
 
+def same_rounds(blueprint: Blueprint) -> bool:
+    """Return whether rounds keep the numbers that they had in the checkpoint: in asynchronous runs they have none."""
+    if blueprint.resume is None:
+        return True
+    return blueprint.resume.state.get("round_shape") == round_shape(blueprint) and not blueprint.config.asynchronous
+
+
+def first_gradient_round(blueprint: Blueprint) -> int:
+    """Return the round that a worker's gradient 0 is made of: the first one after the warm-up of a new run."""
+    planned, resume = blueprint.warmup or 0, blueprint.resume
+    if resume is None or (blueprint.config.asynchronous and not blueprint.replays):
+        return planned
+    same, asynchronous = same_rounds(blueprint), blueprint.config.asynchronous
+    kept = int(resume.state.get("first_gradient_round", planned)) if resume.update else planned
+    if resume.update and same:
+        return kept
+    done = int(resume.state.get("rounds", 0)) if same else _rounds_by_steps(blueprint, resume)
+    by_steps = done - _rounds_of(blueprint, resume.update)
+    most = kept + 1 + (blueprint.config.collection.max_lag if asynchronous else 0)  # rounds may begin before updates
+    if resume.update == 0:
+        return planned if by_steps <= most else by_steps  # its warm-up may be shorter now than what has been collected
+    fits = resume.state.get("round_shape") == round_shape(blueprint) and kept <= by_steps <= most
+    return kept if fits else by_steps
+
+
 def rounds_at(blueprint: Blueprint, turn: int) -> int:
     """Return the number of rounds that have begun before a turn, and with it those that a run resumed there has."""
-    gradients = turn * blueprint.config.gradients.bootstrap_rounds
-    return (blueprint.warmup or 0) - (-gradients // blueprint.gradients_per_round)
+    return first_gradient_round(blueprint) + _rounds_of(blueprint, turn)
+
+
+def _rounds_of(blueprint: Blueprint, turn: int) -> int:
+    """Return the number of rounds, the last one in part, that the gradients before a turn are made of."""
+    return -(-turn * blueprint.config.gradients.bootstrap_rounds // blueprint.gradients_per_round)
+
+
+def _rounds_by_steps(blueprint: Blueprint, resume: Checkpoint) -> int:
+    """Return the full rounds in the environment steps of a checkpoint: as many as end a turn together."""
+    per_turn = blueprint.config.gradients.bootstrap_rounds
+    return _steps_of(resume) // blueprint.round_steps // per_turn * per_turn
+
+
+def _steps_of(resume: Checkpoint) -> int:
+    """Return the environment steps of a checkpoint. Within a warm-up no turn has counted them yet."""
+    state = resume.state
+    if not resume.update and "round_shape" in state:
+        return int(state.get("rounds", 0)) * int(state["round_shape"][0])
+    return int(state.get("env_steps", 0))
 
 
 def schedule_start(blueprint: Blueprint) -> float:
@@ -61,9 +119,9 @@ def schedule_start(blueprint: Blueprint) -> float:
     if blueprint.resume is None:
         return 0.0
     state = blueprint.resume.state
-    if state.get("round_shape") == round_shape(blueprint) and not blueprint.config.asynchronous:
+    if same_rounds(blueprint):
         return float(state.get("schedule_start", 0.0))
-    return first_round(blueprint) - int(state.get("env_steps", 0)) / blueprint.round_steps
+    return first_round(blueprint) - _steps_of(blueprint.resume) / blueprint.round_steps
 
 
 def schedule_of(blueprint: Blueprint) -> Schedule:
@@ -77,6 +135,7 @@ def schedule_of(blueprint: Blueprint) -> Schedule:
         blueprint.warmup,
         blueprint.barriers,
         blueprint.turns,
+        first_gradient_round(blueprint),
     )
 
 
@@ -140,6 +199,7 @@ def write_first_ledger(blueprint: Blueprint, replay: ReplayMemory, ledger: Array
         saved = stored.views(_bytes_of(blueprint.resume, "replay_ledger", stored.bytes))
         for name in ("counters", "written", "returns", *blueprint.normalized):
             ledger[name][:] = saved[name]
+        ledger["counters"][Count.rollouts] = _rollouts_of(blueprint, blueprint.resume, ledger)
         if blueprint.barriers is not None:
             ledger["counters"][Count.env_steps] = blueprint.barriers.env_steps
         blueprint.resume.read_replay({name: array for name, array in replay.arrays.items() if name != "held_leaves"})
@@ -168,12 +228,21 @@ def _resume_optimizer_state(blueprint: Blueprint, resume: Checkpoint, optimizer_
     if blueprint.barriers is not None:  # a policy with an older checkpoint has lost rounds
         after["counters"][Count.env_steps] = blueprint.barriers.env_steps
     after["applied"][:] = first_gradient(blueprint)  # every worker of the new run begins with this number
-    # The behavior version is rollouts // per_version. With another per_version, rescale the count of rollouts so
-    # that the version does not go back.
-    version = int(before["counters"][Count.rollouts]) // int(state.get("per_version", blueprint.per_version))
-    if state.get("per_version", blueprint.per_version) != blueprint.per_version:
-        after["counters"][Count.rollouts] = version * blueprint.per_version
+    after["counters"][Count.rollouts] = _rollouts_of(blueprint, resume, before)
     learner.shift_times(optimizer_state)
+
+
+def _rollouts_of(blueprint: Blueprint, resume: Checkpoint, stored: Arrays) -> int:
+    """Return the count of rollouts that a run begins with. stored: the fields of the checkpoint with its counters.
+
+    Without order the behaviour version is rollouts // per_version, which must not go back. Else rounds are counted,
+    unless a checkpoint of an earlier hive does not say which shape they had.
+    """
+    rollouts, per_version = int(stored["counters"][Count.rollouts]), blueprint.per_version
+    if blueprint.config.asynchronous or "round_shape" not in resume.state:
+        before = int(resume.state.get("per_version", per_version))
+        return rollouts if before == per_version else rollouts // before * per_version
+    return rollouts if same_rounds(blueprint) else first_round(blueprint) * blueprint.collectors
 
 
 def _bytes_of(checkpoint: Checkpoint, part: str, size: int) -> NDArray[np.uint8]:

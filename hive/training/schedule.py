@@ -286,12 +286,14 @@ class Schedule:
         warmup: int | None = None,
         common: CommonBarriers | None = None,
         turns: int = 1,
+        first_gradient_round: int | None = None,
     ) -> Schedule:
         """Choose the schedule of a run.
 
         per_round: gradients that a worker makes of a round. collectors, workers: of the run, at least 1 each.
         resumed_at: the first round of the run. warmup: with a replay memory, the rounds before the first gradient.
         common: as of ResumeBarriers. turns: environment steps of one row, more than 1 of agents that act in turn.
+        first_gradient_round: the round of a worker's gradient 0; None: the first one after the warm-up.
         """
         collection, gradients = config.collection, config.gradients
         barriers = (NoBarriers if config.asynchronous else ResumeBarriers)(
@@ -301,7 +303,7 @@ class Schedule:
             interval=collection.broadcast_interval,
             lag=collection.max_lag,
             resumed_at=resumed_at,
-            warmup=warmup or 0,
+            warmup=(warmup or 0) if first_gradient_round is None else first_gradient_round,
             common=common,
         )
         return cls(

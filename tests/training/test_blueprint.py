@@ -22,9 +22,15 @@ from hive.networks import Categorical, DiagonalGaussian, MultiCategorical, Value
 from hive.networks.act.bounded import ScaledActions
 from hive.networks.build.configured import load_module
 from hive.networks.build.network import NetworkPerHead, heads_of
-from hive.records import RunDirectory, checkpoint_at, write_checkpoint
+from hive.records import Checkpoint, RunDirectory, checkpoint_at, write_checkpoint
 from hive.training import Blueprint, Learner
-from hive.training.run_start import first_round, round_shape, schedule_start, write_first_state
+from hive.training.run_start import (
+    first_gradient_round,
+    first_round,
+    round_shape,
+    schedule_start,
+    write_first_state,
+)
 from hive.training.update.learner import Count
 
 
@@ -343,6 +349,31 @@ def test_schedules_go_on_at_the_steps_of_the_checkpoint_in_rounds_of_another_sha
     assert [progress(blueprint, first + n) for n in range(3)] == pytest.approx(
         [(600 + steps * (n + 1)) / 1600 for n in range(3)]
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "rounds", "gradients"),
+    [
+        ({}, 6, 20),
+        ({"collection__rollout": 32}, 1, 5),
+        ({"collection__rollout": 4}, 12, 40),
+        ({"algorithm__learning_starts": 640}, 6, 40),
+        ({"algorithm__learning_starts": 16}, 6, 6),  # its warm-up has ended by now
+        ({"algorithm__learning_starts": 16, "collection__rollout": 4}, 12, 12),
+    ],
+)
+def test_a_run_that_was_saved_within_its_warm_up_continues_there(
+    tmp_path: Path, values: dict[str, Any], rounds: int, gradients: int
+) -> None:
+    """6 of the 20 rounds of 16 steps were collected, which no turn has counted. What follows: the first gradient's."""
+    warming = {"run__scheme": '"dqn"', "run__steps": 10_000, "algorithm__learning_starts": 320}
+    (tmp_path / "000000" / "replay").mkdir(parents=True)
+    state = {"env_steps": 0, "updates": 0, "rounds": 6, "round_shape": round_shape(Blueprint(config(**warming)))}
+    checkpoint = Checkpoint(tmp_path / "000000", 0, state)
+    blueprint = Blueprint(config(**{**warming, **values}), checkpoint)
+    assert (first_round(blueprint), first_gradient_round(blueprint)) == (rounds, gradients)
+    explores: Any = blueprint.distribution
+    assert (explores.for_rollout(rounds).epsilon == 1.0) == (gradients > rounds)
 
 
 def test_a_gradient_worker_gives_its_algorithm_the_progress_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

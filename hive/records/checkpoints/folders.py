@@ -525,6 +525,12 @@ def _open(folder: Path, verify: bool, replay: bool = False) -> Checkpoint:
             raise RecordError(f"`{folder / STATE_FILE}`: `{name}` is not a whole number from {least} on")
     if not is_json_number(state.get("schedule_start", 0.0)):
         raise RecordError(f"`{folder / STATE_FILE}`: `schedule_start` is not a number")
+    first, shape = state.get("first_gradient_round", 0), state.get("round_shape", [1])
+    numbers = [first, *shape] if isinstance(shape, list) and shape else [None]
+    if not all(type(number) is int and is_json_number(number) for number in numbers):
+        raise RecordError(
+            f"`{folder / STATE_FILE}`: `first_gradient_round` or `round_shape` has other than whole numbers"
+        )
     return Checkpoint(folder, update, state)
 
 

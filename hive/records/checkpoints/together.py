@@ -47,7 +47,8 @@ def chosen_together(
     common = set.intersection(*(set(found) for found in by_round.values()))
     if not common:
         return None, {}
-    last = max(common)
+    # Not of the highest number: rounds of another shape may have lower ones.
+    last = max(common, key=lambda number: by_round[directory][number].update)
     return by_round.pop(directory)[last], {folder: found[last] for folder, found in by_round.items()}
 
 

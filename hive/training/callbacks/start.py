@@ -5,7 +5,7 @@ from __future__ import annotations
 from hive.training.blueprint import Blueprint
 from hive.training.callbacks.changes import Changes
 from hive.training.callbacks.messages import CallbacksState
-from hive.training.run_start import first_round, round_shape
+from hive.training.run_start import first_round, same_rounds
 
 
 def state_at_start(blueprint: Blueprint) -> CallbacksState:
@@ -14,7 +14,7 @@ def state_at_start(blueprint: Blueprint) -> CallbacksState:
     Rounds of another shape have other numbers. Then all changes hold from the first round of this run on.
     """
     state = CallbacksState.resumed(blueprint.resume)
-    if blueprint.resume is not None and blueprint.resume.state.get("round_shape") != round_shape(blueprint):
+    if not same_rounds(blueprint):
         first = first_round(blueprint)
         state.changes = [[min(one[0], first), *one[1:]] for one in state.changes]
     return state

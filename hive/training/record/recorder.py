@@ -88,7 +88,7 @@ from hive.training.record.episode_list import EpisodeList
 from hive.training.record.health import Health, HealthFacts
 from hive.training.record.pinned_blocks import held_block, next_due
 from hive.training.replay_floor import clear_floor, write_floor
-from hive.training.run_start import round_shape, rounds_at, schedule_start
+from hive.training.run_start import first_gradient_round, round_shape, rounds_at, schedule_start
 from hive.training.update.learner import RETURNS_KEPT, Count, mean_return
 
 KEPT_TOGETHER = 3  # a recorder that is still writing skips a checkpoint which those of other policies have
@@ -365,7 +365,7 @@ class Recorder(Actor):
 
     async def _write_checkpoint(self, due: CheckpointDue, ended: bool) -> Exception | None:
         blueprint, root, env_steps = self.blueprint, self.directory.checkpoints, due.env_steps
-        name = f"{due.turn:06d}"
+        name, first = f"{due.turn:06d}", first_gradient_round(blueprint)
         state: dict[str, JSON] = {
             "scheduled": due.scheduled,
             "env_steps": env_steps,
@@ -377,6 +377,7 @@ class Recorder(Actor):
             "round_shape": list[JSON](round_shape(blueprint)),
             "schedule_start": schedule_start(blueprint),
             "policy": blueprint.policy(),
+            **({"first_gradient_round": first} if blueprint.replays or first else {}),
             **({} if blueprint.barriers is None else {"round": rounds_at(blueprint, due.turn)}),
             **({"weight_files": dict[str, JSON](files)} if (files := blueprint.weight_files) else {}),
         }

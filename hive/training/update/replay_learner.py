@@ -32,7 +32,7 @@ from hive.training.run_start import write_first_ledger
 from hive.training.update.learner import Count
 from hive.training.update.learner_actor import SAVE_AGAIN_S, LearnerActor
 from hive.training.update.native_exchange import exchange_of
-from hive.training.update.native_rounds import CollectedParts, replay_memory
+from hive.training.update.native_rounds import CollectedParts, NativeUpdates, replay_memory
 from hive.training.update.replay_memory import REPLAY_VALUES, ReplayMemory
 
 
@@ -103,6 +103,9 @@ class ReplayLearnerActor(LearnerActor):
             for listed in self.lists:
                 listed.of_arrays(returns, lengths, columns, infos, {**self.totals, **counted, "updates": updates})
         return made
+
+    def _native_updates(self) -> NativeUpdates | None:
+        return super()._native_updates() if self.replay.holds_enough(self._ledger()) else None
 
     def _replay_memory(self) -> dict[str, Any]:
         return replay_memory(self.replay, self.plans.board, self.blueprint.plan_layout, self.per_batch)

@@ -208,14 +208,18 @@ class ReplayMemory:
     def draw(self, number: int, ledger: Arrays, plan: Arrays) -> None:
         """Draw plan `number`: rows for each worker, or none while the memory holds too few."""
         size, least, drawn = self.size, [], 0
-        held = np.minimum(ledger["written"], size.kept).sum() * size.envs
-        if held >= self.least_steps and self.tree.total:
+        if self.holds_enough(ledger) and self.tree.total:
             for worker in range(size.workers):
                 out = plan["positions"][worker], plan["leaves"][worker]
                 _, leaves = self.tree.draw(replay_words(self.seed, worker, number, size.batch), out)
                 drawn = size.batch
                 least.append(int(leaves.min()))
         plan["header"][:] = drawn, min(least, default=0)
+
+    def holds_enough(self, ledger: Arrays) -> bool:
+        """Return whether the memory holds as many steps as the first draw waits for; native rounds only draw then."""
+        held = np.minimum(ledger["written"], self.size.kept).sum() * self.size.envs
+        return bool(held >= self.least_steps)
 
     def learn(self, plan: Arrays, errors: Sequence[NDArray[np.float32]]) -> tuple[int, int]:
         """Set the priorities of the rows of a plan to their new absolute TD errors.
