@@ -65,7 +65,11 @@ OFF_POLICY = {
 """For agents of an actor and critics, as in Stable-Baselines3."""
 
 AHEAD = {"collection.communication": "pipelined"}
-"""With a replay memory most steps are of older policies anyway, so a round of lag changes little."""
+"""With actors and critics, whose rounds have few steps, most steps of a replay memory are of older policies anyway."""
+
+NEWEST = {"collection.communication": "synchronous"}
+"""The greedy action changes with each update, and a round of DQN may have a hundred of them: with a round of lag two of
+seven seeds of LunarLander ended below a random policy, without it none (examples/guide/learning.md)."""
 
 ALGORITHM_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "a2c": {"collection.envs": 8, "collection.rollout": 8, **NORMALIZED},
@@ -156,22 +160,22 @@ SCHEMES: Mapping[str, Scheme] = {
     ),
     "dqn": Scheme(
         "DQN: Q-learning from a replay memory, with a target network (Mnih et al. 2015)",
-        {**AHEAD, "algorithm.name": "dqn"},
+        {**NEWEST, "algorithm.name": "dqn"},
     ),
     "c51": Scheme(
         "C51: as DQN, with the probabilities of 51 returns for each action (Bellemare et al. 2017)",
-        {**AHEAD, "algorithm.name": "c51"},
+        {**NEWEST, "algorithm.name": "c51"},
     ),
     "qr-dqn": Scheme(
         "QR-DQN: as DQN, with quantiles of the return of each action (Dabney et al. 2018)",
-        {**AHEAD, "algorithm.name": "qr-dqn"},
+        {**NEWEST, "algorithm.name": "qr-dqn"},
     ),
     # What is combined is as in the paper, the scale is that of small problems: Atari games have clipped rewards, and
     # there a rate of 6.25e-5, a target for 8,000 updates, 80,000 first steps and noise of 0.5.
     "rainbow": Scheme(
         "Rainbow: C51 with two streams, double, 3-step returns, priorities and noisy layers (Hessel et al. 2018)",
         {
-            **AHEAD,
+            **NEWEST,
             "algorithm.name": "c51",
             "algorithm.double": True,
             "algorithm.dueling": 64,
