@@ -1,8 +1,8 @@
 """Gives declared spaces their meaning for a network: the scale of numbers, and which arrays are images.
 
 Bounds decide, not dtypes or sizes. Integers with declared bounds are scaled: `low` becomes 0 and `high` becomes 1.
-Bounds that are the limits of the dtype declare nothing, except 0 to 255 of bytes, which are the usual form of pixels.
-Floats stay as they are.
+Bounds of more than 2^16 values stand for "any number" and declare nothing, in any dtype; nor do the limits of int8,
+which boards have for -1, 0 and 1. Floats stay as they are.
 
 An image is an array of three axes, or one of two axes whose declared bounds are 0 and 255. Of three axes, the first or
 the last has the channels: the one without which the two others are more alike.
@@ -29,8 +29,13 @@ FIRST, LAST, ABSENT, NO_IMAGE = "first", "last", "absent", "none"
 EARLIER = "earlier"
 """In the place of one of these: what `earlier_channels` returns for the shape that the network sees."""
 
-LARGEST_FLOAT = 3.4028234663852886e38
-"""The limit of float32, which some environments give in the place of infinity."""
+LARGEST_BOUND = 1e15
+"""Bounds of floats beyond it stand for infinity: environments give 1e30, or the largest float, in its place."""
+
+MOST_VALUES = 1 << 16
+"""Bounds of integers with more values declare no scale: with it, small numbers would become one constant."""
+
+INT8 = (-128.0, 127.0)
 
 Bounds: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
 """Numbers that become 0 and 1: one for all elements or one for each, flat; both empty: numbers stay as they are."""
@@ -54,17 +59,14 @@ def channels_of(shape: Sequence[int], bounds: Bounds) -> str:
     return FIRST
 
 
-def declared_bounds(low: Sequence[float], high: Sequence[float], limits: tuple[float, float], *, bytes: bool) -> Bounds:
+def declared_bounds(low: Sequence[float], high: Sequence[float], limits: tuple[float, float]) -> Bounds:
     """Return the bounds that integers are scaled by; both empty if no element declares any.
 
-    low, high: those of each element, flat. limits: those of the dtype. bytes: whether it is uint8. An element that
-    declares nothing gets 0 and 1, which leave it as it is. A constant element becomes 0.
+    low, high: those of each element, flat. limits: those of the dtype. An element that declares nothing gets 0 and 1,
+    which leave it as it is. A constant element becomes 0.
     """
-    least, most = limits
     elements = {
-        # 0 is the limit of unsigned integers, and a bound all the same.
-        pair: (0.0, 1.0) if not bytes and (pair[0] <= least < 0 or pair[1] >= most) else _range(*pair)
-        for pair in set(zip(low, high, strict=True))
+        pair: _range(*pair) if _declares(*pair, limits) else (0.0, 1.0) for pair in set(zip(low, high, strict=True))
     }
     if all(found == (0.0, 1.0) for found in elements.values()):
         return (), ()
@@ -75,9 +77,16 @@ def declared_bounds(low: Sequence[float], high: Sequence[float], limits: tuple[f
     return tuple(first for first, _ in found), tuple(second for _, second in found)
 
 
+def _declares(low: float, high: float, limits: tuple[float, float]) -> bool:
+    """Whether the bounds of an integer say anything about its values."""
+    if limits == INT8 and (low <= limits[0] or high >= limits[1]):
+        return False
+    return high - low < MOST_VALUES
+
+
 def is_bound(value: float) -> bool:
-    """Whether a bound of floats declares anything: it is neither infinite nor a limit of the dtype."""
-    return abs(value) < LARGEST_FLOAT
+    """Whether a bound of floats declares anything: it is neither infinite nor a number that stands for infinity."""
+    return abs(value) < LARGEST_BOUND
 
 
 def earlier_channels(shape: Sequence[int], dtype: str) -> str:

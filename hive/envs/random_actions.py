@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.declared import is_bound
 from hive.envs.spaces.actions import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, choices_of
 from hive.envs.spaces.observation import MaskPart
 
@@ -50,7 +51,7 @@ class RandomActions:
 
     def _of_box(self, low: NDArray[Any], high: NDArray[Any], size: int) -> NDArray[Any]:
         share, tail, normal = self._draw.random(size), self._draw.exponential(size=size), self._draw.normal(size=size)
-        below, above = np.isfinite(low), np.isfinite(high)
+        below, above = (np.array([is_bound(one) for one in bounds.tolist()], bool) for bounds in (low, high))
         within = (
             low * (1.0 - share) + high * share
             if (below & above).all()

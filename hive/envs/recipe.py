@@ -13,8 +13,6 @@ from hive.envs.wrappers import WrapperConfig
 
 MASKED = "hive.envs.spaces.masks:Masked"  # the wrapper of env.action_mask around a single environment
 
-PLACES = "a placeholder in env.options"
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -54,6 +52,7 @@ class Recipe:
         return replace(
             self,
             options=filled(options, context),
+            wrappers=filled(self.wrappers, context),
             reset_options=filled(reset_options, context),
             each=(),
             context=context,
@@ -62,8 +61,13 @@ class Recipe:
     @property
     def differs(self) -> str:
         """The first key that only single environments can follow; "" for none."""
-        named = {"env.each": bool(self.each), "env.reset_options": bool(self.reset_options)}
-        return next((name for name, given in named.items() if given), PLACES * has_placeholders(self.options))
+        named = {
+            "env.each": bool(self.each),
+            "env.reset_options": bool(self.reset_options),
+            "a placeholder in env.options": has_placeholders(self.options),
+            "a placeholder in env.wrappers": has_placeholders(self.wrappers),
+        }
+        return next((name for name, given in named.items() if given), "")
 
     @property
     def is_program(self) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.declared import LARGEST_BOUND
 from hive.envs import ActionSpec, Box, Composite, Discrete, ObservationPart, ObservationSpec, action_converter
 from hive.envs.spaces.observation import ArraySpec
 from hive.policy.given_observations import GivenObservations
@@ -253,7 +254,7 @@ def _stored_action(array: NDArray[Any], action: Any, called: str, faults: list[s
         return array
     if isinstance(action, Box):
         low, high = (np.array(bound, np.float64) for bound in (action.low, action.high))
-        reach = np.where(np.isfinite(high - low), (high - low) * BEYOND, 0.0)
+        reach = np.where(high - low < 2 * LARGEST_BOUND, (high - low) * BEYOND, 0.0)
         outside = (array < low - reach) | (array > high + reach)
         if outside.any():
             share, at = outside.any(1).mean(), np.argwhere(outside)[0]

@@ -87,6 +87,37 @@ def test_each_environment_has_it_from_its_next_episode_on() -> None:
     assert seen == [(1, 2), (1, 0), (1, 0), (1, 3), (1, 0)]
 
 
+def test_the_limit_of_time_limit_can_be_lowered_and_a_longer_one_names_the_way() -> None:
+    gymnasium.register("OfLevels-v0", Level, max_episode_steps=5)
+    try:
+        environments = [gymnasium.make("OfLevels-v0", disable_env_checker=True) for _ in range(2)]
+    finally:
+        del gymnasium.registry["OfLevels-v0"]
+    vector = PythonVector(
+        "levels", [one.env if type(one).__name__ == "OrderEnforcing" else one for one in environments]
+    )
+    set_attributes(vector, {"level": 100})
+    row = StepRow.allocate(vector.observation, 2)
+
+    def lengths(steps: int) -> list[int]:
+        found = []
+        for _ in range(steps):
+            row.finals.count = 0
+            vector.step(np.zeros(2, np.int64), row)
+            assert bool(row.truncated[0]) == bool(row.episode_lengths[0])
+            found += [int(row.episode_lengths[0])] * bool(row.truncated[0])
+        return found
+
+    vector.reset([1, 2], np.zeros((2, 1), np.float32))
+    assert lengths(5) == [5]
+    set_attributes(vector, {"_max_episode_steps": 2})
+    assert lengths(9) == [5, 2, 2], "the open episode ends as it began"
+    with pytest.raises(EnvironmentFailed, match="at most 5 steps") as caught:
+        set_attributes(vector, {"_max_episode_steps": 50})
+    assert "env.options(max_episode_steps" in caught.value.hint
+    vector.close()
+
+
 def test_compiled_environments_take_none() -> None:
     vector = make_vector("CartPole-v1", {}, 2)
     assert not takes_attributes(vector)

@@ -236,6 +236,13 @@ def test_spaces_that_differ_are_refused_before_the_first_step() -> None:
         vector_of(Recipe(f"{HERE}:Knows", each=[{"index": 7, "options": {"fails": True}}]), 2, first=6)
 
 
+def test_arguments_of_wrappers_have_placeholders_too() -> None:
+    recipe = Recipe("CartPole-v1", wrappers=[{"name": "TimeLimit", "max_episode_steps": "{index + 5}"}, "Autoreset"])
+    _, environments = make_each(recipe, [EnvContext(n) for n in (0, 3)])
+    assert [one.get_wrapper_attr("_max_episode_steps") for one in environments] == [5, 8]
+    assert recipe.differs == "a placeholder in env.wrappers"
+
+
 def test_a_failed_constructor_closes_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[int] = []
     monkeypatch.setattr(f"{HERE}.Knows.close", lambda self: closed.append(self.told.index))

@@ -157,6 +157,27 @@ def test_what_cannot_be_stored_is_refused(space: spaces.Space[Any], text: str) -
         observation_spec("Any-v0", space)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "dtype", "scale"),
+    [
+        (0, 255, "uint8", (0, 255)),
+        (0, 65_535, "uint16", (0, 65_535)),
+        (-(1 << 15), (1 << 15) - 1, "int16", (-(1 << 15), (1 << 15) - 1)),
+        (0, 65_535, "int64", (0, 65_535)),
+        (0, 65_536, "int64", None),
+        (-(1 << 31), (1 << 31) - 1, "int64", None),  # any int32: of NetHack
+        (0, (1 << 32) - 1, "uint32", None),
+        (-128, 127, "int8", None),
+        (-1, 1, "int8", (-1, 1)),
+    ],
+)
+def test_bounds_of_integers_declare_a_scale_up_to_two_to_the_sixteen(
+    low: int, high: int, dtype: str, scale: tuple[int, int] | None
+) -> None:
+    spec = observation_spec("Any-v0", spaces.Box(low, high, (2,), np.dtype(dtype).type))
+    assert (spec.low, spec.high) == (((), ()) if scale is None else ((scale[0],), (scale[1],)))
+
+
 def test_parts_of_the_same_name_are_ordered_by_path() -> None:
     space = spaces.Dict({"a.b": spaces.Discrete(2), "a": spaces.Dict({"b": spaces.Discrete(3)})})
     assert [part.path for part in observation_spec("Any-v0", space).parts] == [("a", "b"), ("a.b",)]

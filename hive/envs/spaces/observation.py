@@ -284,11 +284,11 @@ def _box(space: spaces.Box) -> ArraySpec:
     shape, dtype = tuple(space.shape), str(space.dtype)
     if not np.issubdtype(space.dtype, np.integer):
         return ArraySpec(shape, "float32", env_dtype=dtype)
-    limits, bytes = np.iinfo(dtype), dtype == "uint8"
+    limits = np.iinfo(dtype)
     low, high = declared_bounds(
-        space.low.ravel().tolist(), space.high.ravel().tolist(), (int(limits.min), int(limits.max)), bytes=bytes
+        space.low.ravel().tolist(), space.high.ravel().tolist(), (int(limits.min), int(limits.max))
     )
-    return ArraySpec(shape, "uint8" if bytes else "float32", low=low, high=high, env_dtype=dtype)
+    return ArraySpec(shape, "uint8" if dtype == "uint8" else "float32", low=low, high=high, env_dtype=dtype)
 
 
 def _choices(counts: Sequence[int], firsts: Sequence[int], space: Space[Any], most: int) -> ArraySpec:

@@ -28,9 +28,12 @@ from hive.envs.vectors.checks import Checks
 from hive.envs.vectors.episodes import Episodes
 from hive.envs.vectors.infos import Infos
 from hive.envs.vectors.rows import StepRow
+from hive.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
     import gymnasium
+
+LIMIT = "_max_episode_steps"  # the attribute of Gymnasium's TimeLimit
 
 
 class PythonVector:
@@ -54,7 +57,8 @@ class PythonVector:
     ) -> None:
         self.count = len(environments)
         self.environments = environments
-        limit = _time_limit(environments)
+        self._limit = limit = _time_limit(environments)  # of steps, where it is bypassed; 0: it is not
+        self._sets_limit = False
         stepped: Sequence[Any] = environments
         self._steps: list[Callable[[Any], Any]] = [(one.env if limit else one).step for one in stepped]
         observations, actions = spaces_of(id, environments[0])
@@ -71,7 +75,15 @@ class PythonVector:
         self._pending: Pending | None = None
 
     def set_attributes(self, values: Mapping[str, Any]) -> None:
-        """Give every environment these values before its next reset."""
+        """Give every environment these values before its next reset. Raises EnvironmentFailed for a longer limit."""
+        if self._limit and LIMIT in values:
+            self._sets_limit = True
+            if not 0 < values[LIMIT] <= self._limit:
+                raise EnvironmentFailed(
+                    f"env.set({LIMIT!r}, {values[LIMIT]!r}): episodes of this run have at most {self._limit:,} steps",
+                    hint="env.options(max_episode_steps=...) makes environments with a longer limit",
+                    permanent=True,
+                )
         self._pending = self._pending or Pending()
         self._pending.set(values)
 
@@ -134,6 +146,8 @@ class PythonVector:
     def _reset_one(self, index: int, seed: int | None) -> Any:
         if self._pending is not None:
             self._pending.apply(index, self.environments[index])
+        if self._sets_limit:
+            self._steps[index] = self.environments[index].step  # no longer bypassed
         try:
             result = resetting.begin(self.environments[index], seed, self._reset_options[index])
         except BaseException as error:

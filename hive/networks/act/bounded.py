@@ -239,10 +239,14 @@ def squashed_distribution_for(action: ActionSpec) -> SquashedGaussian:
     shape = tuple(action.shape)
     given = (np.asarray(bound, np.float32) for bound in (action.low, action.high))  # of this shape, flat, or one number
     bounds = [np.broadcast_to(b.reshape(shape) if b.size == math.prod(shape) else b, shape) for b in given]
-    if not all(np.isfinite(bound).all() for bound in bounds) or not (bounds[0] < bounds[1]).all():
+    for least, most in zip(*(bound.ravel().tolist() for bound in bounds), strict=True):
+        if is_bound(least) and is_bound(most) and least < most:
+            continue
+        endless = ", which stands for infinity" if np.isfinite([least, most]).all() and least < most else ""
         raise NetworkError(
-            f"a squashed Gaussian needs an action with finite bounds low < high, not {action!r}",
-            hint='bound the action, or use a `policy` head with action_distribution = "gaussian", which is unbounded',
+            f"a squashed Gaussian needs actions with finite bounds low < high, not {least:g} to {most:g}{endless}",
+            hint="declare the bounds that actions have, in the class or in a wrapper (TransformAction), or use ppo or "
+            'a2c with action_distribution = "gaussian"',
         )
     low, high = (tuple(float(value) for value in bound.reshape(-1)) for bound in bounds)
     return SquashedGaussian(shape, low, high)
