@@ -8,6 +8,7 @@
         tuning.json          the choice for keys that were "auto"
         run.json             facts of the running processes           summary.json     the result
         run.lock             who may write in it (hive.records.owner)
+        replaced/            the config before a resume, until its first update (hive.records.replaced)
         metrics.jsonl        metrics over time                        events.jsonl     the event log
         metrics.csv          the same as a table, with the sink "csv"
         evaluations.jsonl    one line per evaluation
@@ -41,7 +42,7 @@ from hive.records.regular import KINDS, write_new
 
 LATEST = "latest"
 POLICIES = "policies"  # the folders of the policies after the first
-FOLDERS = ("log", "crash", "checkpoints", "best", "not-finite", "videos", "environments", POLICIES)
+FOLDERS = ("log", "crash", "checkpoints", "best", "not-finite", "videos", "environments", "replaced", POLICIES)
 """The folders of a run directory. A link in the place of one would lead writers and `hive prune` out of the run."""
 
 # Files in the folder of a checkpoint.
@@ -89,6 +90,7 @@ class RunDirectory:
     run_file = _Below("run.json")
     lock_file = _Below("run.lock")
     resume_file = _Below("resume.json")  # the checkpoint that it is resumed from (checkpoints.resume_point)
+    replaced = _Below("replaced")  # what a resume has changed, until its first update (hive.records.replaced)
     failure_file = _Below("failure.json")  # the error of the last start; does not exist if the start succeeded
     summary_file = _Below("summary.json")
     metrics_file = _Below("metrics.jsonl")

@@ -415,6 +415,18 @@ def test_a_changed_key_is_remembered_by_later_resumes(run: RunDirectory) -> None
     assert json.loads(run.resume_file.read_text())["changed"] == ["algorithm.learning_rate"]
 
 
+def test_changes_of_a_run_that_never_began_are_undone(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+    before = run.resolved_file.read_bytes()
+    prepare("cart-1", exact=False, sets=["algorithm.learning_rate=0.1"])
+    prepare("cart-1", exact=False, sets=["algorithm.entropy_weight=0.2"])
+    assert "undid the changes" in capsys.readouterr().err
+    assert (config_of(run).algorithm.learning_rate, config_of(run).value("algorithm.entropy_weight")) == (0.001, 0.2)
+    assert (run.replaced / "resolved.toml").read_bytes() == before
+    prepare("cart-1", exact=False)
+    assert run.resolved_file.read_bytes() == before
+    assert not run.replaced.exists()
+
+
 def test_a_bad_value_is_a_config_error(run: RunDirectory) -> None:
     with pytest.raises(ConfigError, match=r"run\.seed=many: expected"):
         prepare("cart-1", exact=False, sets=["run.seed=many"])

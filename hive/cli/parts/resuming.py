@@ -44,6 +44,7 @@ from hive.records.checkpoints.together import chosen_together, others_of, why_ap
 from hive.records.jsonl import tail_jsonl
 from hive.records.owner import give_up, own, owner_of, refusal
 from hive.records.regular import read_regular
+from hive.records.replaced import keep_replaced, restore_replaced
 from hive.records.run_warnings import ENVIRONMENT_FAILED
 from hive.runtime.run.folders import check_socket_paths
 
@@ -130,19 +131,24 @@ def _prepare(
     for one in others:
         one.refuse_others()
         finish_set_aside(one)
+    if restore_replaced(directory, is_unused=False):
+        report("undid the changes of a `hive resume` that was killed before it had made an update with them")
     chosen, beside = _chosen(directory, others, exact)
     before, after = configs(directory, sets, ConfigText(given) if given else None)
     changes, breaking = _change(directory, before, after, exact)
     code = _new_code(directory, source)
     breaking += [SESSION_FILE] * (code is not None)
-    if chosen is not None and chosen.has_replay:
-        _check_replay(directory, chosen, before, after)
+    with_rows = [one for one in (chosen, *beside.values()) if one is not None and one.has_replay]
+    if with_rows:
+        _check_replay(directory, with_rows[0], before, after)
     if state == "finished":
         _check_goal(directory, (chosen.state if chosen else {}).get("env_steps", 0), after, changes)
     why, changed = _why_inexact(directory, chosen, breaking)
     why = "; ".join(filter(None, (why, why_apart(chosen, beside))))
     # Everything has been read by now: from here on the directory changes. The config is written last: if this process
     # is killed before, the next `resume` still finds that the keys change, and marks the run as not exact.
+    if changes:
+        keep_replaced(directory)
     back = _go_back_to(directory, chosen, exact)
     for other in others:
         at = beside.get(other)
@@ -305,7 +311,8 @@ def _has_falling_key(config: Config) -> bool:
 
 def _check_replay(directory: RunDirectory, chosen: Checkpoint, before: Config, after: Config) -> None:
     """Raise UsageError if the rows of the replay memory would have other collectors or environments."""
-    if (mine := before.replay_shape) == (theirs := after.replay_shape) or mine is None or theirs is None:
+    mine, theirs = ((config.collectors, config.collection.envs) for config in (before, after))
+    if mine == theirs:
         return
     changes = [
         f"{what} ({old} -> {new})"

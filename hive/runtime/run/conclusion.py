@@ -26,6 +26,7 @@ def conclude(run: LiveRun, outcome: Outcome) -> None:
     resumed = _resumed(run)
     if resumed is not None and _has_not_advanced(run, outcome, resumed):
         _keep_previous(run, outcome)
+        run.settle_config(advanced=False)
         return
     run.check_output()
     run.end_warnings()
@@ -69,6 +70,7 @@ def conclude(run: LiveRun, outcome: Outcome) -> None:
     run.directory.release()
     run.event("ended", f"{outcome.state}: {outcome.reason}", {"state": outcome.state})
     summary.write(run.directory.summary_file)
+    run.settle_config(advanced=outcome.state == "finished" or run.has_advanced(outcome.results))
 
 
 def conclude_unbuilt(run: LiveRun) -> Outcome:
@@ -84,6 +86,7 @@ def conclude_unstarted(run: LiveRun, error: HiveError) -> None:
     if run.previous_summary:
         run.directory.release()
         write_bytes(run.directory.summary_file, run.previous_summary)
+        run.settle_config(advanced=False)
     else:
         conclude(run, Outcome("failed", NOT_STARTED, str(error), error.hint, False, {}, {}, {}, ""))
 

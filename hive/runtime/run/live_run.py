@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import logging
 import os
 import platform
@@ -17,7 +18,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,11 @@ from hive.records import (
     RunDirectory,
     RunFacts,
     earlier_wall_s,
+    list_checkpoints,
     open_log,
     process_start_time,
     read_jsonl,
+    read_resume_point,
     write_bytes,
     write_crash,
     write_resume_point,
@@ -42,6 +45,7 @@ from hive.records.checkpoints.together import chosen_together, others_of
 from hive.records.environments import forget_environments
 from hive.records.owner import boot_id, give_up, owned, pid_namespace
 from hive.records.regular import read_regular
+from hive.records.replaced import forget_replaced, restore_replaced
 from hive.records.run_warnings import (
     ACCEPTED,
     OUTPUT_DROPPED,
@@ -189,11 +193,44 @@ class LiveRun:
         self.end_warnings()
         self.keep_sockets()
         self.lock.touch()
+        replaced = self.directory.replaced.exists()
+        if replaced and self.supervisor is not None and self.has_advanced(self.supervisor.results()):
+            self.settle_config(advanced=True)
         if self.requested is None and not self.lock.is_ours():
             self.down(f"another process continues {self.directory.name}", at_once=True, way="directory")
         # Not the folder: actors that still write checkpoints and logs make it again.
         if self.requested is None and not self.directory.run_file.exists():
             self.down(f"{self.directory.path} was removed or renamed", at_once=False, way="directory")
+
+    def has_advanced(self, results: Mapping[str, float]) -> bool:
+        """Return whether the run has made an update since its start. Actors that count none have as soon as they run.
+
+        results: of the supervisor.
+        """
+        if self.supervisor is None:
+            return False
+        counted = "updates" in self.supervisor.state.plan.results
+        return not counted or results.get("updates", 0.0) > self.updates_before
+
+    @functools.cached_property
+    def updates_before(self) -> float:
+        """The updates of the checkpoint that the run was resumed from; 0 of a new run."""
+        with contextlib.suppress(HiveError):
+            if (point := read_resume_point(self.directory)) is not None:
+                for saved in list_checkpoints(self.directory.checkpoints):
+                    if saved.update == point.update:
+                        return float(saved.state.get("updates", saved.update))
+        return 0.0
+
+    def settle_config(self, *, advanced: bool) -> None:
+        """Keep the config that a resume has changed, if an update was made with it; else put the earlier one back."""
+        try:
+            if advanced:
+                forget_replaced(self.directory)
+            else:
+                restore_replaced(self.directory, is_unused=True)
+        except HiveError as error:
+            self.log.warning("%s", error)
 
     async def watch_program(self) -> None:
         """End the run once the program that waits for it has ended without ending it, as by SIGKILL."""

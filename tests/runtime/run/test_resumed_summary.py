@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,11 +26,13 @@ from hive.records import (
     write_run_facts,
 )
 from hive.records.jsonl import JsonlWriter
+from hive.records.replaced import keep_replaced
 from hive.runtime.run.conclusion import conclude, why_inexact
 from hive.runtime.run.live_run import LiveRun
 from hive.runtime.run.requests import RunRequests
 from hive.runtime.supervise.outcome import Outcome
 
+ANY = '[env]\nid = "CartPole-v1"\n'
 FAILED = Outcome("failed", "learner-0 failed", "spaces differ", "", True, {}, {}, {}, "")
 BEFORE = Summary(
     name="a-1", scheme="a2c", state="finished", stop_reason="1,000 steps", seed=1, exact=True, env_steps=1000,
@@ -42,7 +45,7 @@ BEFORE = Summary(
 def directory(tmp_path: Path) -> RunDirectory:
     """A run that has finished at update 50, with its checkpoint."""
     run = RunDirectory.create(tmp_path, "a")
-    run.resolved_file.write_text(render(load_config("a.toml", text='[env]\nid = "CartPole-v1"\n')))
+    run.resolved_file.write_text(render(load_config("a.toml", text=ANY)))
     state = {"env_steps": 1000, "updates": 50, "mean_return": 7.5, "scheduled": True}
     write_checkpoint(run.checkpoints, 50, tensors={}, parts={}, state=state)
     BEFORE.write(run.summary_file)
@@ -70,6 +73,34 @@ def test_a_failure_after_an_update_is_the_result(resumed: LiveRun) -> None:
     conclude(resumed, replace(FAILED, results={"updates": 51.0, "env_steps": 1016.0}))
     summary = Summary.read(resumed.directory.summary_file)
     assert (summary.state, summary.env_steps, summary.updates) == ("failed", 1016, 51)
+
+
+@pytest.mark.parametrize(
+    ("state", "updates", "is_kept"),
+    [
+        ("failed", 50, False),
+        ("failed", 51, True),
+        ("stopped", 50, False),
+        ("stopped", 60, True),
+        ("finished", 50, True),
+    ],
+)
+def test_a_changed_config_counts_from_the_first_update_on(
+    directory: RunDirectory, state: str, updates: int, is_kept: bool
+) -> None:
+    """Until then the run is that of before, which can be resumed again, and is as exact as it was."""
+    write_resume_point(directory, 40)
+    before = [path.read_bytes() for path in (directory.resolved_file, directory.resume_file)]
+    keep_replaced(directory)
+    write_resume_point(directory, 50, changed=["collection.rollout"])
+    directory.resolved_file.write_text(render(load_config("a.toml", ["collection.rollout=7"], text=ANY)))
+    run = LiveRun(directory)
+    run.supervisor = SimpleNamespace(state=SimpleNamespace(plan=SimpleNamespace(results=["updates"])))  # type: ignore[assignment]
+    conclude(run, replace(FAILED, state=state, results={"updates": float(updates)}))
+    run.close()
+    now = [path.read_bytes() for path in (directory.resolved_file, directory.resume_file)]
+    assert (now == before) is not is_kept
+    assert not directory.replaced.exists()
 
 
 def test_without_a_summary_a_failure_has_the_numbers_of_its_checkpoint(directory: RunDirectory) -> None:
