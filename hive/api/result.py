@@ -23,6 +23,7 @@ from hive.cli.parts.launch import launch
 from hive.cli.parts.resuming import prepare
 from hive.cli.parts.select_run import named_run
 from hive.cli.parts.starting import began, failed_start, raise_failure, run_quietly
+from hive.config import load_config
 from hive.config.other_names import no_attribute
 from hive.errors import ActorFailed, HiveError, RecordError, UsageError
 from hive.monitor.series import RETURN
@@ -143,6 +144,16 @@ class Result(Summary):
         from hive.policy.loaded import load
 
         return load(str(self.directory), which, own_code=True, policy=name)  # the run imported that code already
+
+    def environment(self, render_mode: str | None = None) -> Any:
+        """Return a new environment as the run has it in evaluations: with its options and its wrappers.
+
+        It is a gymnasium.Env, or one of several agents in the form of PettingZoo. render_mode: as in gymnasium.make.
+        Raises EnvironmentMissing or EnvironmentFailed if it cannot be made.
+        """
+        from hive.policy.origin import environment_of
+
+        return environment_of(load_config(RunDirectory(self.directory).resolved_file), render_mode)
 
     @by_name(1, lambda given: f"result.resume(steps={given[1]})")
     def resume(self, *, exact: bool = False, quiet: bool = False, **keys: Any) -> Result:

@@ -17,6 +17,7 @@ class called, so it requires `own_code=True`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 from hive.config import NetworkConfig
 from hive.config.other_names import names_keywords, no_attribute
 from hive.envs import ActionSpec, ObservationSpec, action_converter, each_action
-from hive.errors import MemoryShort, NetworkError, RecordError
+from hive.errors import HiveError, MemoryShort, NetworkError, RecordError, UsageError
 from hive.free_memory import free_memory, size_text
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.build.configured import check_arrays, copy_arrays, load_module, network_parameters
@@ -44,6 +45,7 @@ from hive.networks.weights.wrapper import BoundNetwork
 from hive.policy.acting_state import ActingState
 from hive.policy.descriptions import classes_in, current_description, distribution_in, heads_in, specs_in
 from hive.policy.given_observations import GivenObservations
+from hive.policy.origin import config_of, environment_of, environment_text, run_of
 from hive.records import Checkpoint, checkpoint_at, held
 from hive.runtime.process.user_code.torch_state import hive_torch
 
@@ -83,6 +85,24 @@ class Policy:
 
     def __getattr__(self, name: str) -> Any:
         raise no_attribute(self, "policy", name)
+
+    def __repr__(self) -> str:
+        where = ""
+        if self.checkpoint is not None:
+            with contextlib.suppress(HiveError):  # its run may be gone
+                where = f" for {environment_text(config_of(self.checkpoint, run_of(self.checkpoint)))}"
+        return f"<hive.Policy{where}, after {self.env_steps:,} steps>"
+
+    def environment(self, render_mode: str | None = None) -> Any:
+        """Return a new environment as the policy's run has it in evaluations: with its options and its wrappers.
+
+        It is a gymnasium.Env, or one of several agents in the form of PettingZoo; its code is imported and called.
+        render_mode: as in gymnasium.make. Raises UsageError for a policy whose folder is not in that of a run, and
+        EnvironmentMissing or EnvironmentFailed if it cannot be made.
+        """
+        if self.checkpoint is None:
+            raise UsageError("this policy was not loaded from a run", hint="hive.load(RUN).environment()")
+        return environment_of(config_of(self.checkpoint, run_of(self.checkpoint)), render_mode)
 
     def initial_state(self, batch: int | None = None) -> Any:
         """Return the state of a policy that remembers, at the beginning of an episode; None for any other policy.

@@ -308,3 +308,25 @@ def test_wrappers_of_the_run_that_are_left_out_are_named(
     assert capsys.readouterr().err == ""
     hive.evaluate("cartpole-1", "CartPole-v1", episodes=2)
     assert "trained with the wrapper `NormalizeObservation`" in capsys.readouterr().err
+
+
+def test_a_policy_and_a_result_make_the_environment_of_the_run(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIVE_HOME", str(place.runs))
+    place.trained((100,), 0, ['env.wrappers=["NormalizeObservation"]', "env.options={ max_episode_steps = 7 }"])
+    policy, result = hive.load("cartpole-1"), hive.Result.open("cartpole-1")
+    assert "`CartPole-v1` with `NormalizeObservation`" in repr(policy)
+    hive.export("cartpole-1", tmp_path / "pole.safetensors")
+    for source in (policy, result, hive.load(tmp_path / "pole.safetensors")):
+        environment = source.environment()
+        seen, steps, ended = environment.reset(seed=1)[0], 0, False
+        while not ended:
+            seen, _, terminated, truncated, _ = environment.step(policy(seen))
+            steps, ended = steps + 1, terminated or truncated
+        assert (type(environment).__name__, steps <= 7) == ("NormalizeObservation", True)
+        environment.close()
+    assert policy.environment("rgb_array").reset(seed=1)[0].shape == (4,)
+    policy.checkpoint = None
+    with pytest.raises(UsageError, match="not loaded from a run"):
+        policy.environment()

@@ -26,7 +26,6 @@ from hive.records import (
     RunDirectory,
     best_of,
     checkpoint_at,
-    folder_of_run,
     held,
     list_checkpoints,
     policies_of,
@@ -70,10 +69,10 @@ class Source:
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Source | None:
         """Return a checkpoint with its run; None if it lies in the folder of none."""
-        if checkpoint.exported is not None:
-            return cls(checkpoint)
-        run = RunDirectory(folder_of_run(checkpoint.path.resolve().parent.parent))
-        return cls(checkpoint, run) if run.resolved_file.exists() else None
+        from hive.policy.origin import run_of
+
+        run = run_of(checkpoint)
+        return cls(checkpoint, run) if run is not None or checkpoint.exported is not None else None
 
     @property
     def name(self) -> str:
@@ -95,19 +94,9 @@ class Source:
 
     def config(self, overrides: list[str]) -> Config:
         """Return the config of the run, or the one in the file. Raises ConfigError, and UsageError without one."""
-        from hive.config import load_config
+        from hive.policy.origin import config_of
 
-        if self.run is not None:
-            return load_config(self.run.resolved_file, overrides)
-        file = self.checkpoint.exported
-        assert file is not None
-        if not file.config and not any(text.startswith("env.id=") for text in overrides):
-            raise UsageError(
-                f"`{file.path}` does not say how its environment is made: hive {file.facts.get('hive_version', '')} "
-                "wrote no config into it",
-                hint="export the policy again, or set what [env] of its run had: --set env.id=ID",
-            )
-        return load_config(file.path.name, overrides, text=file.config)
+        return config_of(self.checkpoint, self.run, overrides)
 
 
 def sources(text: str | None, which: str) -> list[Source]:
