@@ -24,12 +24,13 @@ from hive.runtime.actor.interrupted import Interrupted
 from hive.runtime.process.command import of_program
 from hive.runtime.process.spawning import CALLBACKS, PROGRAM
 from hive.runtime.process.stop_signals import is_ours
-from hive.runtime.run.main_thread import in_main_thread, in_notebook
+from hive.runtime.run.main_thread import in_main_thread, in_notebook, refuse_at_the_end
 
 
 @contextmanager
 def ending_as_asked() -> Iterator[None]:
     """Raise Interrupted at signals inside the context. At its end SIGTERM and SIGHUP end the program as usual."""
+    refuse_at_the_end()
     try:
         with raising_interrupts():
             yield

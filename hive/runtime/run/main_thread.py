@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from typing import Any
 
 LOOK_S = 0.5  # interval between two looks; an exception that is handled in less time does not end the program
@@ -20,7 +21,7 @@ class MainThread:
     """The main thread, for a call in any thread that waits for a run."""
 
     def __init__(self) -> None:
-        self._known = self._latest = _ending()
+        self._known = self._latest = 0  # identities of exceptions: of the one that was returned, and of the latest
 
     def interrupted(self) -> bool:
         """Return whether it is being ended by Ctrl-C, or by SystemExit, since before the last look. True only once."""
@@ -29,6 +30,19 @@ class MainThread:
             return False
         self._known = self._latest
         return True
+
+
+def refuse_at_the_end() -> None:
+    """Raise KeyboardInterrupt in a thread that would start a run while Ctrl-C is ending the program.
+
+    A pool executes all calls that it has been given before it ends.
+    """
+    if _ending():
+        main = MainThread()
+        main.interrupted()
+        time.sleep(LOOK_S)
+        if main.interrupted():
+            raise KeyboardInterrupt
 
 
 def in_notebook() -> bool:
