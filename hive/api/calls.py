@@ -14,7 +14,10 @@ T = TypeVar("T")
 
 
 class BriefErrors:
-    """Leaves the frames of hive out of the tracebacks of its own errors, whose text says all; not of runs `inline`."""
+    """Leaves the frames of hive out of the tracebacks of its own errors, whose text says all; not of runs `inline`.
+
+    Also out of those of Ctrl-C, which end a run and no line of hive.
+    """
 
     def __init__(self, inline: bool) -> None:
         self.inline = inline
@@ -23,7 +26,7 @@ class BriefErrors:
         """Do nothing."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, HiveError) and not self.inline:
+        if isinstance(error, HiveError | KeyboardInterrupt) and not self.inline:
             error.__traceback__ = None
             error.__suppress_context__ = True
 

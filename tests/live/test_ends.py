@@ -50,6 +50,7 @@ FULL = pytest.mark.full("other forms take the same path")
         ("thread", signal.SIGKILL, -signal.SIGKILL, GONE),
         pytest.param("pool", signal.SIGINT, -signal.SIGINT, "Ctrl-C", marks=FULL),
         pytest.param("handler", signal.SIGTERM, 7, "SystemExit in the program", marks=FULL),
+        pytest.param("inline handler", signal.SIGTERM, 7, "SystemExit in the program", marks=FULL),
         pytest.param("loop", signal.SIGTERM, -signal.SIGTERM, "SIGTERM", marks=FULL),
         pytest.param("quiet", signal.SIGINT, -signal.SIGINT, "Ctrl-C", marks=FULL),
         pytest.param("inline", signal.SIGINT, -signal.SIGINT, "Ctrl-C", marks=FULL),

@@ -44,7 +44,7 @@ from hive.runtime.process.spawning import SUPERVISOR_OUTPUT
 from hive.runtime.process.stop_signals import REASONS
 from hive.runtime.run.control import ControlClient, OtherProtocol, open_run
 from hive.runtime.run.main_thread import LOOK_S as MAIN_THREAD_S
-from hive.runtime.run.main_thread import MainThread, in_main_thread
+from hive.runtime.run.main_thread import MainThread, in_main_thread, raised_in_program
 
 RETRY_S = 0.01  # interval between two attempts to connect to a starting supervisor; a start takes about 100 attempts
 OUTPUT_LINES = 20  # lines of a supervisor's output that are searched for its error
@@ -142,7 +142,7 @@ def save_first(directory: RunDirectory, process: subprocess.Popen[bytes], error:
     while process.returncode is None and process.poll() is None:
         try:
             with closing(open_run(directory)) as client:
-                client.down(f"{type(error).__name__} in the program", now=at_once)
+                client.down(raised_in_program(error), now=at_once)
         except HiveError:
             process.send_signal(signal.SIGTERM)
         try:

@@ -192,7 +192,7 @@ def run_inline(
 
     `function` makes the topology from the config, instead of the function that the config names. Where the caller's
     thread runs an event loop, the run takes place in another thread. received: is called with each signal that asks the
-    run to end.
+    run to end. What a handler of the program raises is raised once the run has ended.
     """
     run = LiveRun(directory)
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
@@ -202,11 +202,16 @@ def run_inline(
         with runner, Guest(whole_run=True):
             return runner.run(_inline(run, function, received))
 
-    def interrupt(error: KeyboardInterrupt) -> None:  # received by the main thread, while the run is in another one
-        loop.call_soon_threadsafe(run.signalled, getattr(error, "number", signal.SIGINT), received)
+    def interrupt(error: BaseException) -> None:  # in the main thread, while the run is in another one
+        if isinstance(error, KeyboardInterrupt):
+            loop.call_soon_threadsafe(run.signalled, getattr(error, "number", signal.SIGINT), received)
+        else:
+            loop.call_soon_threadsafe(run.raise_at_end, error)
 
     try:
         outcome = outside_any_loop(call, interrupt)
+        if run.raised is not None:
+            raise run.raised
         return FORCED if run.at_once else EXIT_CODES[outcome.state]
     except HiveError as error:
         conclude_unstarted(run, error)

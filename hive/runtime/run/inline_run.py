@@ -131,7 +131,7 @@ class InlineRun:
         self._work = asyncio.current_task()
         return await work
 
-    def _cancel(self, interrupt: KeyboardInterrupt) -> None:
+    def _cancel(self, interrupt: BaseException) -> None:
         """Cancel the call that another thread makes, as `asyncio.run` does at Ctrl-C."""
         if self._work is not None:
             self._work.get_loop().call_soon_threadsafe(self._work.cancel)

@@ -65,7 +65,7 @@ from hive.runtime.process.stop_signals import REASONS, SIGNALS, blocked, is_ours
 from hive.runtime.run.control import PROTOCOL
 from hive.runtime.run.folders import make_socket_folder, restore_socket_folder, sweep
 from hive.runtime.run.main_thread import LOOK_S as MAIN_THREAD_S
-from hive.runtime.run.main_thread import MainThread, in_main_thread
+from hive.runtime.run.main_thread import MainThread, in_main_thread, raised_in_program
 from hive.runtime.run.scaling import description
 from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.outcome import CrashReport, Journal, Outcome
@@ -91,6 +91,7 @@ class LiveRun:
         self.lock = owned(directory)
         self.program = program  # pid of the Python program that waits for the run, until it leaves the run; 0: none
         self.is_orphan = False  # whether that program has ended
+        self.raised: BaseException | None = None  # by a handler of the program around a run `inline`
         self.config: Config = load_config(directory.resolved_file)
         self.clock = RealClock()
         self.started = time.time()
@@ -401,16 +402,22 @@ class LiveRun:
         """Handle signals inside the context: SIGTERM and SIGINT end the run, SIGHUP (a closed terminal) does not.
 
         Those that were kept before count, too. received: of a run `inline`, is called with each that ends the run;
-        handlers that its program has set stay. Only the main thread receives signals; an inline run in another thread
-        handles none.
+        handlers that its program has set are called. Only the main thread receives signals; an inline run in another
+        thread handles none.
         """
         if not in_main_thread():
             yield
             return
         loop = asyncio.get_running_loop()
-        before = {number: signal.getsignal(number) for number in SIGNALS if received is None or is_ours(number)}
-        for number in before:
-            loop.add_signal_handler(number, self.signalled, number, received)
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        ignored = [number for number, handler in before.items() if handler is signal.SIG_IGN and received is not None]
+        for number in ignored:
+            del before[number]
+        for number, handler in before.items():
+            if received is None or is_ours(number) or not callable(handler):
+                loop.add_signal_handler(number, self.signalled, number, received)
+            else:
+                loop.add_signal_handler(number, self._call_handler, handler, number)
         for kept in recorded():
             self.down(REASONS[signal.Signals(kept)], False, "signal")
         try:
@@ -421,6 +428,18 @@ class LiveRun:
                     loop.remove_signal_handler(number)
                     if handler is not None:  # None: not set by Python
                         signal.signal(number, handler)
+
+    def _call_handler(self, handler: Callable[[int, None], object], number: int) -> None:
+        """Call a handler of the program, between two steps of the actors; if it raises, the run is saved first."""
+        try:
+            handler(number, None)
+        except BaseException as error:
+            self.raise_at_end(error)
+
+    def raise_at_end(self, error: BaseException) -> None:
+        """End the run because of an exception that a handler of the program has raised, and raise it then."""
+        self.raised = self.raised or error
+        self.down(raised_in_program(error), at_once=False, way="program")
 
     def signalled(self, number: int, received: Callable[[int], object] | None) -> None:
         """Obey a signal, and pass one that ends the run to `received`."""

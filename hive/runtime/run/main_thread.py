@@ -45,6 +45,11 @@ def refuse_at_the_end() -> None:
             raise KeyboardInterrupt
 
 
+def raised_in_program(error: BaseException) -> str:
+    """Return the `stop_reason` of a run that an exception has ended which a handler of its program has raised."""
+    return f"{type(error).__name__} in the program"
+
+
 def in_notebook() -> bool:
     """Return whether this program is the kernel of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()

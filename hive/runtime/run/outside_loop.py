@@ -16,10 +16,11 @@ T = TypeVar("T")
 LOOK_S = 0.5  # a Ctrl-C just before Python begins to wait does not end the wait, and is noticed only after it
 
 
-def outside_any_loop(call: Callable[[], T], interrupt: Callable[[KeyboardInterrupt], None]) -> T:
+def outside_any_loop(call: Callable[[], T], interrupt: Callable[[BaseException], None]) -> T:
     """Make `call` in a thread without a running event loop: in this one if possible, else in a new one.
 
-    interrupt: called in this thread with every KeyboardInterrupt while it waits for the other one; makes `call` return.
+    interrupt: called in this thread with every exception of a handler of signals, such as KeyboardInterrupt, while it
+        waits for the other one; it makes `call` return.
     Raises what `call` raises, and KeyboardInterrupt if the interrupt cancelled it.
     """
     if not _runs_a_loop():
@@ -32,15 +33,13 @@ def outside_any_loop(call: Callable[[], T], interrupt: Callable[[KeyboardInterru
                 while not result.done():
                     wait([result], LOOK_S)
                 return result.result()
-            except KeyboardInterrupt as error:
+            except BaseException as error:
                 if result.done():
+                    if interrupted and isinstance(error, asyncio.CancelledError):
+                        raise KeyboardInterrupt from None
                     raise
                 interrupted = True
                 interrupt(error)
-            except asyncio.CancelledError:
-                if interrupted:
-                    raise KeyboardInterrupt from None
-                raise
 
 
 def _runs_a_loop() -> bool:

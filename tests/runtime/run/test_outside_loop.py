@@ -42,7 +42,7 @@ def send_ctrl_c() -> None:
     signal.pthread_kill(main, signal.SIGINT)
 
 
-def never(error: KeyboardInterrupt) -> None:
+def never(error: BaseException) -> None:
     raise AssertionError("no Ctrl-C was sent")
 
 
@@ -65,7 +65,7 @@ async def test_ctrl_c_reaches_the_other_thread() -> None:
         received.acquire()
         return "drained"
 
-    def interrupt(error: KeyboardInterrupt) -> None:
+    def interrupt(error: BaseException) -> None:
         calls.append(threading.current_thread())
         received.release()
 
