@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import signal
 import subprocess
 import sys
@@ -56,6 +57,13 @@ def test_a_start_that_failed_names_the_last_line_of_the_output(place: Place) -> 
     run = place.never_begun()
     (run.logs / "supervisor.out").write_text("Traceback ...\nOSError: [Errno 28] No space left on device: '/tmp/x'\n\n")
     with pytest.raises(ActorFailed, match=r"before the run began: OSError: \[Errno 28\] No space left on device"):
+        raise_failure(run, 1, NO_PID)
+
+
+def test_a_run_whose_directory_was_removed_ended_for_that_reason(place: Place) -> None:
+    run = place.lost()
+    shutil.rmtree(run.path)
+    with pytest.raises(RecordError, match="was removed"):
         raise_failure(run, 1, NO_PID)
 
 

@@ -226,6 +226,11 @@ def raise_failure(directory: RunDirectory, code: int, pid: int) -> NoReturn:
     code, pid: the exit code of its supervisor, and its process id. The error is that of the first place that has one:
     failure.json, summary.json, the supervisor's output. A run with results keeps its name and directory.
     """
+    if not directory.path.exists():
+        raise RecordError(
+            f"`{directory.path}` was removed or renamed during the run, which ended for that reason",
+            hint="if it was renamed, `hive resume` with its new path continues it from its last checkpoint",
+        )
     if directory.failure_file.exists():
         raise _stored_failure(directory)
     summary = Summary.read(directory.summary_file) if directory.summary_file.exists() else None
