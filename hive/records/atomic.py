@@ -28,7 +28,7 @@ from typing import TypeAlias
 
 from hive.errors import RecordError
 from hive.records.documents import JSON, failure, json_text, read_object
-from hive.records.regular import write_new
+from hive.records.regular import checked_size, open_regular, write_new
 
 DONE = "DONE"
 UNFINISHED = ".hive-tmp"
@@ -228,8 +228,8 @@ def _files_in(folder: Path) -> dict[str, Path]:
 
 
 def _facts(file: Path, checksum: bool = True) -> FileFacts:
-    facts: FileFacts = {"size": file.stat().st_size}
-    if checksum:
-        with file.open("rb") as content:
-            facts["sha256"] = hashlib.file_digest(content, "sha256").hexdigest()
-    return facts
+    if not checksum:
+        return {"size": file.stat().st_size}
+    with open_regular(file) as content:
+        size = checked_size(content, file)
+        return {"size": size, "sha256": hashlib.file_digest(content, "sha256").hexdigest()}

@@ -32,11 +32,11 @@ from hive.records.directory import RunDirectory
 from hive.records.documents import failure
 from hive.records.failed_starts import FAILED_FOLDER, size_of
 from hive.records.owner import only_owner
+from hive.records.regular import BLOCK
 from hive.records.runs import find_runs, run_state
 from hive.records.sinks.drawing_marks import marks_in
 from hive.records.sinks.videos import surplus_videos
 
-BLOCK = 512  # bytes of the unit of st_blocks, on every Linux
 LAST_WRITE = ("summary.json", "metrics.jsonl", "events.jsonl", "failure.json", "run.json")
 STARTING_S = 3600.0  # a run without any trace of a process may just be starting, or being measured, for this long
 

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Collection
 from pathlib import Path
 
+BLOCK = 512  # bytes of the unit of st_blocks, on every Linux
 KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFLNK: "a link",
@@ -23,6 +24,9 @@ KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
+HOLLOW_BYTES, HOLLOW_SHARE = 1 << 32, 100
+"""A file from this size on of which less than a hundredth is on the disk is not one of hive's. Compression may give a
+smaller one such a share, where a new network's moments are zero; to read a larger one could take hours."""
 LARGE_BYTES = 1 << 26  # the free memory is measured only for larger files: weights and rows, and no documents
 # O_NONBLOCK: opening a pipe without a writer would block. O_NOCTTY: a terminal must not become that of this process.
 FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY
@@ -44,11 +48,19 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
             raise OSError(errno.EFBIG, f"it has {size:,} bytes, and at most {most:,} are read", str(path))
         try:
             if size > LARGE_BYTES:
-                _check_room(size, path)
+                _check_room(checked_size(file, path), path)
             return file.read()
         except MemoryError:
             short = f"it has {size:,} bytes, more than this process may allocate"
             raise OSError(errno.ENOMEM, short, str(path)) from None
+
+
+def checked_size(file: io.BufferedReader, path: Path) -> int:
+    """Return the size of an open file. Raises OSError for a large one that has nearly all of it as holes."""
+    facts = os.fstat(file.fileno())
+    if facts.st_size >= HOLLOW_BYTES and facts.st_blocks * BLOCK * HOLLOW_SHARE < facts.st_size:
+        raise OSError(errno.EFBIG, f"it has {facts.st_size:,} bytes, and almost none of them on the disk", str(path))
+    return facts.st_size
 
 
 def open_appended(path: Path, mode: int = 0o666) -> int:

@@ -202,7 +202,9 @@ def write_first_ledger(blueprint: Blueprint, replay: ReplayMemory, ledger: Array
         ledger["counters"][Count.rollouts] = _rollouts_of(blueprint, blueprint.resume, ledger)
         if blueprint.barriers is not None:
             ledger["counters"][Count.env_steps] = blueprint.barriers.env_steps
-        blueprint.resume.read_replay({name: array for name, array in replay.arrays.items() if name != "held_leaves"})
+        rows = {name: array for name, array in replay.arrays.items() if name != "held_leaves"}
+        if [span.stop for span in blueprint.resume.read_replay(rows)] != saved["written"].tolist():
+            raise RecordError(f"the ledger of {blueprint.resume.path} counts other rows than its replay memory has")
         replay.tree.rebuild()
         replay.forget_unfinished(ledger)  # also rows that a smaller memory does not keep
     return first_round(blueprint) * blueprint.collectors

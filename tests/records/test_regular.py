@@ -12,7 +12,9 @@ import pytest
 
 from hive.errors import RecordError
 from hive.free_memory import FreeMemory
-from hive.records import JsonlWriter, RunDirectory, open_log, read_jsonl, read_object
+from hive.records import JsonlWriter, RunDirectory, open_log, read_jsonl, read_object, regular
+from hive.records.atomic import atomic_folder, check_folder
+from hive.records.checkpoints.weights import read_weights
 from hive.records.jsonl import last_lines
 from hive.records.regular import open_regular, read_regular
 
@@ -71,11 +73,24 @@ def test_a_document_has_a_limit_before_it_is_read(tmp_path: Path) -> None:
 
 
 def test_a_file_larger_than_the_free_memory_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regular, "HOLLOW_BYTES", 1 << 62)
     with pytest.raises(OSError, match="of memory are free"):
         read_regular(sparse(tmp_path / "weights.safetensors", 1 << 42))
     monkeypatch.setattr("hive.free_memory.free_memory", lambda: FreeMemory(1 << 60))
     with pytest.raises(OSError, match="more than this process may allocate"):
         read_regular(sparse(tmp_path / "weights.safetensors", 1 << 42))
+
+
+def test_a_large_file_of_holes_is_neither_read_nor_compared_with_its_checksum(tmp_path: Path) -> None:
+    with atomic_folder(tmp_path / "000001") as folder:
+        (folder / "weights.safetensors").write_bytes(b"weights")
+    path = sparse(tmp_path / "000001/weights.safetensors")
+    done = tmp_path / "000001/DONE"
+    done.write_text(done.read_text().replace('"size": 7', f'"size": {1 << 40}'))
+    check_folder(path.parent, checksums=False)
+    for read in (lambda: check_folder(path.parent), lambda: read_weights(path)):
+        with pytest.raises(RecordError, match="almost none of them on the disk"):
+            read()
 
 
 def test_holes_in_files_of_lines_are_not_read(tmp_path: Path) -> None:

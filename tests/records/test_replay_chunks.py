@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hive.errors import RecordError
+from hive.errors import MemoryShort, RecordError
 from hive.experience import PriorityTree, ReplayBuffer
+from hive.free_memory import FreeMemory
 from hive.records import Checkpoint, Files, list_checkpoints, newest_checkpoint, retain, writing_checkpoint
 from hive.records.checkpoints import replay_chunks as module
-from hive.records.checkpoints.replay_chunks import RowsToSave
+from hive.records.checkpoints.replay_chunks import RowsToSave, read_whole_replay
 
 Arrays = dict[str, np.ndarray]
 
@@ -413,8 +414,8 @@ def forge(checkpoint: Checkpoint, change: Callable[[Any], object]) -> None:
         (lambda m: m["files"][2].update(source=1), "row 8 of source 1 is out of order"),
         (lambda m: m["files"][0].update(end=0), "row 0 of source 0 is out of order"),
         (lambda m: m["files"][0].update(first=-1), "`files.0.first` is not of type"),
-        (lambda m: m["files"][0].update(name="../weights.bin"), "holds no `replay/../weights.bin`"),
-        (lambda m: m["files"][0].update(name=m["files"][-1]["name"]), "has another size than its rows"),
+        (lambda m: m["files"][0].update(name="../weights.bin"), "is not the file of its rows"),
+        (lambda m: m["files"][0].update(name=m["files"][-1]["name"]), "is not the file of its rows"),
         (lambda m: m.update(written=[2**61]), "no file up to row 2305843009213693952"),
         (lambda m: m.update(kept=2), "heads.bin or leaves.bin has another size than its rows"),
         (lambda m: m.pop("fields"), "`fields` is missing"),
@@ -427,6 +428,29 @@ def test_a_list_of_files_that_cannot_be_right_is_refused(
     forge(checkpoint, change)
     with pytest.raises(RecordError, match=cause):
         checkpoint.read_replay(rings(1))
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (lambda m: m["fields"].pop("observations"), "no field `observations`"),
+        (lambda m: m["fields"].pop("truncated"), "no field `truncated`"),
+        (lambda m: m["fields"]["rewards"].update(dtype="object"), "`rewards` with another size"),
+        (lambda m: m["fields"]["rewards"].update(shape=[0]), "`rewards` with another size"),
+        (lambda m: m["fields"]["observations"].update(shape=[2, 10**12]), "rows` with another size"),
+        (lambda m: m["fields"].update({name: {"dtype": "uint8", "shape": [2**61] * 9} for name in "ab"}), "rows` with"),
+        (lambda m: m.update(written=m["written"] + [0] * 10**6, kept=10**6), None),
+    ],
+)
+def test_rows_that_claim_more_than_their_files_or_the_memory_have_are_refused(
+    tmp_path: Path, change: Callable[[Any], object], cause: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "free_memory", lambda: FreeMemory(1 << 28))
+    checkpoint = save(tmp_path, 1, filled(9).to_write(30))
+    read_whole_replay(checkpoint.path)
+    forge(checkpoint, change)
+    with pytest.raises(RecordError if cause else MemoryShort, match=cause or "MiB are free"):
+        read_whole_replay(checkpoint.path)
 
 
 def test_a_file_with_too_few_finals_is_refused(tmp_path: Path) -> None:

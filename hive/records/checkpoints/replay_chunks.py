@@ -27,13 +27,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.errors import RecordError
+from hive.errors import MemoryShort, RecordError
+from hive.free_memory import free_memory, size_text
 from hive.records.atomic import FileFacts, Files, read_listing
 from hive.records.directory import REPLAY_FOLDER, ROWS_SUFFIX
 from hive.records.documents import failure, json_text, read_document
@@ -176,19 +178,33 @@ def read_replay(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[range
 
 def read_whole_replay(folder: Path) -> tuple[dict[str, NDArray[Any]], tuple[range, ...]]:
     """Read all rows in `folder`/replay into new arrays of the layout that they have there, as `read_replay` does."""
-    manifest = read_document(folder / REPLAY_FOLDER / MANIFEST, Manifest)
+    manifest, listing = read_document(folder / REPLAY_FOLDER / MANIFEST, Manifest), read_listing(folder)
+    _check_pieces(folder, manifest)
+    lacking = {"observations", "rewards", "truncated"} - manifest.fields.keys()
+    odd = [name for name, field in manifest.fields.items() if field["dtype"] not in STORED_DTYPES]
+    sizes = {name: prod(field["shape"]) * np.dtype(field["dtype"]).itemsize for name, field in manifest.fields.items()}
+    stored = {piece["name"]: (piece["end"] - piece["first"]) * sum(sizes.values()) for piece in manifest.files}
+    claims = [name for name, size in stored.items() if size > _listed_size(listing, name)]
+    if lacking or odd or claims or not sizes["rewards"]:
+        wrong = f"no field `{min(lacking)}`" if lacking else f"`{(odd or claims or ['rewards'])[0]}` with another size"
+        raise RecordError(f"`{folder / REPLAY_FOLDER / MANIFEST}` has {wrong}")
     rows = max((min(end, manifest.kept) for end in manifest.written), default=0) + 1
-    arrays: dict[str, NDArray[Any]] = {}
-    for name, field in manifest.fields.items():
-        if field["dtype"] not in STORED_DTYPES:
-            raise RecordError(f"`{folder / REPLAY_FOLDER / MANIFEST}` has `{name}` as {field['dtype']}")
-        arrays[name] = np.zeros((len(manifest.written), rows, *field["shape"]), field["dtype"])
-    try:
-        arrays["finals"] = np.zeros_like(arrays["observations"])
-        arrays["leaves"] = np.zeros(arrays["rewards"].shape, np.uint32)
-    except KeyError as error:
-        raise RecordError(f"`{folder / REPLAY_FOLDER / MANIFEST}` has no field {error}") from None
+    needed = len(manifest.written) * rows * (sum(sizes.values()) + sizes["observations"] + sizes["rewards"])
+    if needed > (free := free_memory()).usable:
+        raise MemoryShort(f"the rows of {folder} need {size_text(needed)}, and {free} are free")
+    shape = len(manifest.written), rows
+    arrays: dict[str, NDArray[Any]] = {
+        name: np.zeros((*shape, *field["shape"]), field["dtype"]) for name, field in manifest.fields.items()
+    }
+    arrays["finals"] = np.zeros_like(arrays["observations"])
+    arrays["leaves"] = np.zeros(arrays["rewards"].shape, np.uint32)
     return arrays, read_replay(folder, arrays)
+
+
+def _listed_size(listing: Mapping[str, FileFacts], name: str) -> int:
+    """Return the size of a file of rows, which was compared with DONE; 0 for none."""
+    size = (listing.get(f"{REPLAY_FOLDER}/{name}") or {}).get("size")
+    return size if isinstance(size, int) else 0
 
 
 class _Memory:
@@ -313,7 +329,8 @@ class _Saved:
                 continue
             self.chunk_rows = manifest.chunk_rows
             for piece in manifest.files:
-                if facts := listing.get(f"{REPLAY_FOLDER}/{piece['name']}"):
+                facts = listing.get(f"{REPLAY_FOLDER}/{piece['name']}")
+                if facts and piece["name"] == _name(piece["source"], piece["first"], piece["end"]):
                     found = folder / REPLAY_FOLDER / piece["name"], piece, facts
                     self.pieces.setdefault((piece["source"], piece["end"]), []).append(found)
 
@@ -345,8 +362,17 @@ def _cuts(rows: RowsToSave, chunk_rows: int) -> list[tuple[int, int, int]]:
 
 
 def _piece(memory: _Memory, source: int, first: int, end: int) -> Piece:
-    name = f"{source:03d}-{first:012d}-{end:012d}{ROWS_SUFFIX}"
-    return {"name": name, "source": source, "first": first, "end": end, "mark": memory.mark(source, first, end)}
+    return {
+        "name": _name(source, first, end),
+        "source": source,
+        "first": first,
+        "end": end,
+        "mark": memory.mark(source, first, end),
+    }
+
+
+def _name(source: int, first: int, end: int) -> str:
+    return f"{source:03d}-{first:012d}-{end:012d}{ROWS_SUFFIX}"
 
 
 def _places(first: int, end: int, rows: int) -> Iterator[tuple[slice, slice]]:
@@ -407,7 +433,7 @@ def _described(field: ArrayField | None) -> str:
 
 
 def _check_pieces(folder: Path, manifest: Manifest) -> None:
-    """Raise RecordError if the files do not hold exactly the rows that they should: no gap, no row twice."""
+    """Raise RecordError if the files are not those of exactly the rows that there should be: no gap, no row twice."""
     ends: dict[int, int] = {}
     for piece in sorted(manifest.files, key=lambda piece: (piece["source"], piece["first"])):
         source, first = piece["source"], piece["first"]
@@ -416,6 +442,8 @@ def _check_pieces(folder: Path, manifest: Manifest) -> None:
         if piece["end"] <= first or (first > oldest if expected is None else first != expected):
             raise RecordError(f"`{folder / REPLAY_FOLDER / MANIFEST}`: row {first} of source {source} is out of order")
         ends[source] = piece["end"]
+        if piece["name"] != _name(source, first, piece["end"]):  # it could lead elsewhere
+            raise RecordError(f"`{folder / REPLAY_FOLDER / MANIFEST}`: {piece['name']!r} is not the file of its rows")
     for source, written in enumerate(manifest.written):
         if ends.get(source, 0) != written and manifest.kept:
             raise RecordError(

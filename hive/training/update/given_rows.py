@@ -105,7 +105,19 @@ def _transitions_in(checkpoint: Checkpoint) -> tuple[StoredTransitions, Observat
         )
     if (specs := described_spaces(checkpoint)) is None:
         raise RecordError(f"state.json of {checkpoint.path} does not describe observations and actions")
-    return transitions_in_rings(*read_whole_replay(checkpoint.path)), *specs
+    arrays, spans = read_whole_replay(checkpoint.path)
+    observation, action = specs
+    envs = arrays["rewards"].shape[2:]
+    expected: dict[str, tuple[str, tuple[int, ...]]] = {
+        **dict.fromkeys(("terminated", "truncated", "valid"), ("uint8", envs)),
+        "rewards": ("float32", envs),
+        "observations": (observation.dtype, (*envs, *observation.shape)),
+        "actions": (action.dtype, (*envs, *action.shape)),
+    }
+    found = {name: (array.dtype.name, array.shape[2:]) for name, array in arrays.items()}
+    if wrong := [name for name, kind in expected.items() if found.get(name) != kind]:
+        raise RecordError(f"the rows of {checkpoint.path} have another `{wrong[0]}` than its state.json describes")
+    return transitions_in_rings(arrays, spans), *specs
 
 
 def transitions_in_rings(arrays: Mapping[str, NDArray[Any]], spans: Sequence[range]) -> StoredTransitions:
