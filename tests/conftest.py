@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -25,6 +26,29 @@ hypothesis.settings.load_profile("hive")
 LIVE = Path(__file__).parent / "live"
 sys.path.append(str(Path(__file__).parent))  # for `simulation`; at the end, so that no folder here hides a module
 MOST_PROCESSES = 4  # live tests alone take longer than all the others do in three
+
+# What terminals and shells set, and what programs in terminals obey: a test that needs one sets it.
+TERMINAL = ("COLUMNS", "LINES", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "PYTHON_COLORS", "TTY_COMPATIBLE")
+NOHUP = "HIVE_TESTS_NOHUP"  # variable for the processes of xdist
+
+for _name in TERMINAL:
+    os.environ.pop(_name, None)
+os.environ["TERM"] = "xterm-256color"
+
+
+def _handle_ignored_signals() -> None:
+    """Handle the signals that `nohup`, or `&` in a script, ignores: programs of tests would inherit that, not handlers.
+
+    SIGHUP still does not end the tests.
+    """
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN or NOHUP in os.environ:
+        os.environ[NOHUP] = "1"
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_handle_ignored_signals()
 
 _kill = os.kill
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,6 +30,7 @@ from hive.cli.parts.starting import (
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.records import RunDirectory, list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
 from hive.runtime.actor.interrupted import Interrupted
+from hive.runtime.process.stop_signals import DEFAULTS
 from hive.runtime.run.control import PROTOCOL, OtherProtocol
 
 if TYPE_CHECKING:
@@ -300,8 +302,19 @@ def test_an_interrupt_is_deferred_until_the_process_is_stored() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.fixture
+def default_signals() -> Iterator[None]:
+    """As of a command that a shell starts, whatever has started the tests."""
+    before = {number: signal.signal(number, default) for number, default in DEFAULTS.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
-def test_signals_that_ask_a_command_to_end_are_raised_and_deferred_as_ctrl_c(number: int, code: int) -> None:
+def test_signals_that_ask_a_command_to_end_are_raised_and_deferred_as_ctrl_c(
+    number: int, code: int, default_signals: None
+) -> None:
     before, known = signal.getsignal(number), []
 
     def interrupted() -> None:

@@ -283,13 +283,13 @@ def test_actors_that_delay_the_end_are_named(place: Place, monkeypatch: pytest.M
 
 
 def test_a_terminal_that_goes_away_leaves_the_run_alone(place: Place) -> None:
-    run = place.never_begun()
+    run, before = place.never_begun(), signal.getsignal(signal.SIGHUP)
     process = FakeProcess(nothing, lambda: signal.raise_signal(signal.SIGHUP), *[nothing] * 9)
     code, lines = watch(run, process, *[status()] * 9)
     assert code == 0
     assert lines[-1] == "left cartpole-1 running · inspect: hive ps cartpole-1 · stop: hive down cartpole-1"
     assert (process.signals, process.returncode) == ([], 0)
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGHUP) is before
 
 
 def test_leaving_a_run_that_ends_this_moment_is_its_end(place: Place) -> None:

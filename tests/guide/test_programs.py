@@ -3,7 +3,7 @@
     ```python   a program. A block without imports continues the one above it. The block below it, without a language,
                 is what it prints.
     ```py       a part of a program of the reader, or another library's code. It is executed, unless it uses names
-                that it does not define or modules that are not installed; then it is compiled.
+                that it does not define or modules that hive does not need; then it is compiled.
 
 The everyday tier runs each program in this process. Its trainings are inline and have one round of a few steps, so what
 a training prints is compared in the full tier, which runs each program as a script, as written.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import importlib.util
 import os
 import re
 import runpy
@@ -36,6 +35,8 @@ EXAMPLE = "dqn.py"  # this example is the program of plain-scripts.md; tests/exa
 STARTS = re.compile(r"\bhive\.(?:train|run)\(|\.resume\(")
 THOUSANDS = re.compile(r"\b\d+_000\b")  # lengths of trainings, in steps
 KILLS = "os.kill("  # such a program needs processes
+
+EVERYWHERE = {*sys.stdlib_module_names, "hive", "gymnasium", "numpy", "safetensors", "torch"}
 
 FRAGMENTS = [block for block in BLOCKS if block.language == "py"]
 
@@ -116,12 +117,8 @@ def test_a_plain_script_is_an_example_as_it_is() -> None:
     assert (ROOT / "tests" / "examples" / f"test_{EXAMPLE}").exists()
 
 
-def is_installed(module: str) -> bool:
-    return importlib.util.find_spec(module.partition(".")[0]) is not None
-
-
 def needs(text: str) -> set[str]:
-    """Return the names that a block uses without defining them, and the modules that are not installed."""
+    """Return the names that a block uses without defining them, and the modules that not every reader has."""
     imported = [
         name
         for node in ast.walk(ast.parse(text))
@@ -139,7 +136,7 @@ def needs(text: str) -> set[str]:
             used |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and not s.is_assigned()}
     free = {name for name in used if name not in defined and not hasattr(builtins, name)}
     local = {s.get_name() for t in everything(text) for s in t.get_symbols() if s.is_local() and s.is_assigned()}
-    return (free - local) | {module for module in imported if not is_installed(module)}
+    return (free - local) | {module for module in imported if module.partition(".")[0] not in EVERYWHERE}
 
 
 def everything(text: str) -> list[symtable.SymbolTable]:

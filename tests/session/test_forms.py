@@ -39,7 +39,7 @@ WORKS = {
     "def target(): return A.sum(), A.shape, A.flags.writeable\n",
     "tables": "import pandas as pd\n"
     "T = pd.DataFrame({'t': pd.to_datetime(['2020-01-01', '2021-05-02']), 'n': [1, 2], "
-    "'s': ['a', None]}, index=[7, 9])\ndef target(): return T.to_json(), str(T.dtypes.to_dict()), T.s.name\n",
+    "'s': ['a', None]}, index=[7, 9])\ndef target(): return T.to_csv(), str(T.dtypes.to_dict()), T.s.name\n",
     "spaces": "from gymnasium import spaces\n"
     "S = spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Discrete(3, start=1))\n"
     "def target(): return str(S), S.seed(3), S.sample()['b'] > 0\n",
@@ -130,7 +130,7 @@ WORKS = {
     "market data": "import pandas as pd\nT = pd.DataFrame({'v': pd.array([1, None], dtype='Int64')}, "
     "index=pd.date_range('2020-01-01', periods=2, tz='UTC', name='t'))\n"
     "M = pd.MultiIndex.from_product([['a', 'b'], [1, 2]], names=['x', 'y'])\n"
-    "def target(): return T.to_json(), str(T.index.dtype), str(T.index.freq), T.v.isna().tolist(), M.tolist()\n",
+    "def target(): return T.to_csv(), str(T.index.dtype), str(T.index.freq), T.v.isna().tolist(), M.tolist()\n",
     "structured arrays": "import numpy as np\nA = np.array([(1, 2.5)], dtype=[('a', 'i4'), ('b', 'f8')])\n"
     "def target(): return A['b'].tolist(), A.dtype.names\n",
     "dataclasses with rules": "from dataclasses import dataclass, field\n@dataclass\nclass D:\n    a: int = 1\n"
