@@ -10,6 +10,9 @@ from hive.errors import UsageError
 SESSION_FILE = "session.py"
 """The file of a run's directory with the classes and functions of the program that started the run."""
 
+GIVEN = "given"
+"""The folder of a run's directory with the checkpoints of other runs that it needs."""
+
 
 def user_path(text: str | os.PathLike[str]) -> Path:
     """Return a path that a user has written, with `~` and `~name` replaced, as units of systemd and Dockerfiles need.

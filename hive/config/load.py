@@ -37,7 +37,7 @@ from hive.config.run_names import program_name, trained_name
 from hive.config.schema import CUSTOM, SECTIONS, Config
 from hive.config.schemes import ALGORITHM_DEFAULTS, DEFINING, SCHEMES
 from hive.config.values import closest, free_fault, shown
-from hive.paths import SESSION_FILE
+from hive.paths import GIVEN, SESSION_FILE
 from hive.printable import printable
 
 RESOLVED_NAME = "resolved.toml"
@@ -74,7 +74,7 @@ class ConfigText:
         self.content = syntax.read(path, self.name) if text is None else text.encode(errors="surrogatepass")
         self.is_resolved = PurePath(path).name == RESOLVED_NAME
         content = self.content
-        if text is None and self.is_resolved and SESSION_FILE.encode() in content:
+        if text is None and self.is_resolved and any(name.encode() in content for name in (SESSION_FILE, f"/{GIVEN}/")):
             content = beside(content.decode(), Path(path).parent).encode()
         self._document, self._source = syntax.parse(content, self.name)
 

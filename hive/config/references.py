@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
@@ -19,11 +20,12 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
 from hive.errors import TopologyError
-from hive.paths import SESSION_FILE, user_path
+from hive.paths import GIVEN, SESSION_FILE, user_path
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 IN_SESSION = re.compile(r'"[^"\n]*?\bsession\.py:')
+IN_GIVEN = re.compile(rf'"[^"\\\n]*/(?P<inside>{GIVEN}/[^"\\\n]+)"')
 
 _CALLERS: dict[CodeType, tuple[str, ...]] = {}  # code of a function that calls user code -> keys that name it
 
@@ -88,10 +90,17 @@ def absolute(text: str) -> str:
 def beside(text: str, folder: Path) -> str:
     """Return the TOML of a run's config with all references to `session.py` pointing to that of the run's directory.
 
-    A directory may have been moved or copied since the text was written.
+    A directory may have been moved or copied since the text was written. References to what is kept in its `given`
+    follow it, too.
     """
     place = json.dumps(str(folder.resolve() / SESSION_FILE), ensure_ascii=False)
-    return IN_SESSION.sub(lambda _: f"{place[:-1]}:", text)
+    return IN_GIVEN.sub(lambda found: _given(found, folder), IN_SESSION.sub(lambda _: f"{place[:-1]}:", text))
+
+
+def _given(found: re.Match[str], folder: Path) -> str:
+    before, now = json.loads(found[0]), folder.resolve() / found["inside"]
+    moved = not os.path.lexists(before) and os.path.lexists(now)
+    return json.dumps(str(now), ensure_ascii=False) if moved else found[0]
 
 
 def load_reference(text: str, default: str = "") -> Any:

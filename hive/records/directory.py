@@ -15,6 +15,7 @@
         episodes.jsonl       one line per training episode, with the sink "episodes"
         log/<actor>.log      crash/<actor>-<n>.txt                    checkpoints/<update>/
         best/<update>/         the best policy
+        given/                 checkpoints of other runs that it needs (hive.records.checkpoints.given)
         videos/                                                       not-finite/<name>/
         environments/<actor>.json                                     environment processes (hive.records.environments)
         policies.json          which policies it trains, if its environment has several agents
@@ -36,13 +37,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hive.errors import RecordError, UsageError
-from hive.paths import SESSION_FILE, user_path
+from hive.paths import GIVEN, SESSION_FILE, user_path
 from hive.records.documents import failure
 from hive.records.regular import KINDS, write_new
 
 LATEST = "latest"
 POLICIES = "policies"  # the folders of the policies after the first
-FOLDERS = ("log", "crash", "checkpoints", "best", "not-finite", "videos", "environments", "replaced", POLICIES)
+FOLDERS = ("log", "crash", "checkpoints", "best", "not-finite", "videos", "environments", "replaced", GIVEN, POLICIES)
 """The folders of a run directory. A link in the place of one would lead writers and `hive prune` out of the run."""
 
 # Files in the folder of a checkpoint.
@@ -103,6 +104,7 @@ class RunDirectory:
     checkpoints = _Below("checkpoints")
     best = _Below("best")  # the folder of the best policy; like the next two, created by its first writer
     nan_dumps = _Below("not-finite")
+    given = _Below(GIVEN)
     videos = _Below("videos")
     spaces_file = _Below("spaces.json")  # what environments in processes of their own have told of their spaces
     environments = _Below("environments")  # exists only where processes step environments

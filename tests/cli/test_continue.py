@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hive.cli.parts.continuing import begin_or_continue
+from hive.cli.parts.resuming import prepare
 from hive.cli.parts.run_report import exit_code_of
+from hive.config import load_config
 from hive.errors import UsageError
 from hive.records import RunDirectory, Summary, write_checkpoint
 from hive.records.owner import descriptor_of, give_up, own
@@ -100,3 +103,30 @@ def test_a_run_that_sigterm_stopped_is_no_success() -> None:
     assert exit_code_of(ENDED, 130) == 130
     assert exit_code_of(dataclasses.replace(ENDED, stop_reason="hive down"), 0) == 0
     assert exit_code_of(dataclasses.replace(ENDED, state="finished"), 0) == 0
+
+
+def test_what_a_run_refers_to_is_that_of_its_beginning(file: Path) -> None:
+    """Also where the other run goes on, or is gone."""
+    file.write_text(f'{TEXT}[policies]\nme = "a"\n[policies.old]\nagents = "b"\nweights = "first"\n')
+    other = RunDirectory.create(file.parent / "runs", "first")
+    write_checkpoint(other.checkpoints, 5, tensors={}, parts={}, state={})
+    (run, kept), sets = _weights(made(file, "run.init_from=latest", state="stopped")), ["run.init_from=first-1"]
+    assert kept == run.given / "first-1" / "checkpoints" / "000005"
+    assert load_config(run.resolved_file).run.init_from == str(kept)
+    write_checkpoint(other.checkpoints, 9, tensors={}, parts={}, state={})
+    assert _weights(made(file, *sets)) == (run, kept)
+    shutil.rmtree(other.path)
+    assert _weights(made(file, *sets, "policies.old.weights=first-1")) == (run, kept)
+    newer = RunDirectory.create(file.parent / "runs", "second")
+    write_checkpoint(newer.checkpoints, 7, tensors={}, parts={}, state={})
+    with pytest.raises(UsageError, match=r"policies\.old\.weights"):
+        made(file, "policies.old.weights=second-1")
+    prepare(run.name, exact=False, sets=["policies.old.weights=second-1"], report=[].append)
+    give_up(run)
+    assert _weights(run)[1] == run.given / "second-1" / "checkpoints" / "000007"
+    moved = RunDirectory(run.path.rename(file.parent / "moved"))
+    assert _weights(moved)[1] == moved.given / "second-1" / "checkpoints" / "000007"
+
+
+def _weights(run: RunDirectory) -> tuple[RunDirectory, Path]:
+    return run, Path(str(load_config(run.resolved_file).policies["old"].weights))

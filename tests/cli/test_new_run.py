@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hive.cli.parts.new_run import new_run
-from hive.records import RunDirectory, read_jsonl
+from hive.records import RunDirectory, read_jsonl, write_checkpoint
 from hive.records.owner import give_up
 from hive.records.run_warnings import warnings_of
 
@@ -35,7 +35,8 @@ def test_a_run_from_weights_that_begins_at_random_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sets: list[str], ways: str
 ) -> None:
     monkeypatch.setenv("HIVE_HOME", str(tmp_path))
-    RunDirectory.create(tmp_path, "old")
+    old = RunDirectory.create(tmp_path, "old")
+    write_checkpoint(old.checkpoints, 5, tensors={}, parts={}, state={})
 
     def told(*more: str) -> list[str]:
         run = new_run(None, [*sets, *more], ENV)

@@ -39,7 +39,7 @@ def begin_or_continue(
     The parameters, and what is raised, are those of `new_run` and `prepare`. Raises UsageError if the run is alive or
     has another config.
     """
-    text, config, more = given_config(given, overrides, content)
+    text, config, more = given_config(given, overrides, content, continues=True)
     home = home_folder()
     try:
         home.mkdir(parents=True, exist_ok=True)

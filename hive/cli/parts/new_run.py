@@ -5,6 +5,7 @@ Keys that are "auto" are measured first (hive.cli.parts.tune), so `resolved.toml
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.interrupts import deferred_interrupts
+from hive.cli.parts.references import keep_references, path_of, references
 from hive.cli.parts.starting import discard
 from hive.cli.parts.tune import decide, write_choice
 from hive.config import (
@@ -29,11 +31,10 @@ from hive.config import (
 from hive.config.load import ConfigText
 from hive.config.run_names import trained_name
 from hive.config.values import toml_text
-from hive.errors import HiveError, RecordError
+from hive.errors import HiveError, RecordError, UsageError
 from hive.native import check_native
 from hive.paths import SESSION_FILE, user_path
-from hive.records import JsonlWriter, RunDirectory, home_folder, resolve_run, write_bytes
-from hive.records.directory import is_transitions_file
+from hive.records import JsonlWriter, RunDirectory, home_folder, write_bytes
 from hive.records.owner import give_up, own
 from hive.records.run_warnings import RANDOM_BEGINNING, RunWarning
 from hive.runtime.run.folders import check_socket_paths
@@ -148,6 +149,7 @@ def new_run(
         with deferred_interrupts():  # a directory that is half made could not be found and discarded
             directory = RunDirectory.create(home_folder(), config.run.name)
             own(directory)
+        config = keep_references(directory, config)
         write_bytes(directory.config_file, text.content)
         if source is not None:
             write_bytes(directory.session_file, source.encode())
@@ -169,14 +171,16 @@ def new_run(
     return directory
 
 
-def given_config(given: Path | None, overrides: list[str], content: str = "") -> tuple[ConfigText, Config, list[str]]:
+def given_config(
+    given: Path | None, overrides: list[str], content: str = "", *, continues: bool = False
+) -> tuple[ConfigText, Config, list[str]]:
     """Return a config as text and as read, and the overrides more with which it does not depend on the current folder.
 
-    The parameters, and what is raised, are those of `new_run`.
+    The parameters, and what is raised, are those of `new_run`. continues: whether it may refer to runs that are gone.
     """
     text = ConfigText(given or "run.toml", None if given is not None else content)
     config = text.config(overrides)
-    more = _independent_of_folder(config)
+    more = _independent_of_folder(config, continues)
     return text, text.config([*overrides, *more]) if more else config, more
 
 
@@ -188,19 +192,15 @@ def _log_warnings(directory: RunDirectory, warnings: Iterable[RunWarning]) -> No
     events.close()
 
 
-def _independent_of_folder(config: Config) -> list[str]:
+def _independent_of_folder(config: Config, continues: bool) -> list[str]:
     """Return the overrides with which a config does not depend on the current folder."""
     more = _absolute_references(config)
     if str(config.run.topology).startswith(SESSION_FILE) and config.origin("run.name") == "default":
         program = getattr(sys.modules["__main__"], "__file__", None) or SESSION_FILE
         more.append(f"run.name={json.dumps(trained_name(config.env.id, '', program))}")
-    for key in ("run.init_from", "algorithm.replay_from"):
-        place = config.value(key) if key == "run.init_from" else getattr(config.algorithm, "replay_from", None)
-        if place:  # looked up while the new run does not exist, which is no answer
-            path = user_path(place)
-            is_file = path.exists() or is_transitions_file(place)
-            found = path if is_file else resolve_run(home_folder(), place).path
-            more.append(f"{key}={json.dumps(str(found.resolve()))}")
+    for key, place in references(config).items():  # looked up while the new run does not exist, which is no answer
+        with contextlib.suppress(*[UsageError] * continues):
+            more.append(f"{key}={json.dumps(str(path_of(place)))}")
     if config.network.weights:
         more.append(f"network.weights={toml_text(_absolute_files(config.network.weights))}")
     if config.run.replay_folder is not None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.parts.control import print_to_stderr
+from hive.cli.parts.references import keep_references, kept_as_before
 from hive.cli.parts.select_run import named_run
 from hive.cli.parts.suggest import listed
 from hive.cli.parts.tune import recorded_sets
@@ -145,6 +146,7 @@ def _prepare(
         _check_goal(directory, (chosen.state if chosen else {}).get("env_steps", 0), after, changes)
     why, changed = _why_inexact(directory, chosen, breaking)
     why = "; ".join(filter(None, (why, why_apart(chosen, beside))))
+    kept = keep_references(directory, after, begins=chosen is None)
     # Everything has been read by now: from here on the directory changes. The config is written last: if this process
     # is killed before, the next `resume` still finds that the keys change, and marks the run as not exact.
     if changes:
@@ -158,8 +160,8 @@ def _prepare(
     write_resume_point(directory, update, why=why, changed=changed, wall_s=wall_s_so_far(directory))
     if code is not None:
         write_bytes(directory.session_file, code)
-    if changes:
-        write_bytes(directory.resolved_file, resolved(after))
+    if changes or kept != after:
+        write_bytes(directory.resolved_file, resolved(kept))
     report(f"continues {directory.name} {_where(chosen, exact, after)}")
     for key, change in changes.items():
         report(f"  {change}" + (" (no longer exact from here on)" if key in breaking else ""))
@@ -191,6 +193,7 @@ def configs(directory: RunDirectory, sets: Sequence[str], given: ConfigText | No
     if after.automatic:  # measured once, when the run started
         measured = [f"{key}={toml_text(before.value(key))}" for key in after.automatic]
         after = text.config([*recorded_sets(directory), name, *sets, *measured], kept)
+    after = kept_as_before(before, after)
     if after.run.callbacks:
         from hive.training.callbacks.caller import check_objects
 

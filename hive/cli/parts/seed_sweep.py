@@ -19,6 +19,7 @@ from pathlib import Path
 from hive.cli.parts import early_start
 from hive.cli.parts.interrupts import recorded_interrupts
 from hive.cli.parts.new_run import new_run
+from hive.cli.parts.references import kept_sets
 from hive.cli.parts.run_report import exit_code_of
 from hive.cli.parts.seed_run import FAILED, RUNNING, STOPPED, WAITING, SeedRun, wait_for_end
 from hive.cli.parts.seed_table import SeedTable
@@ -101,10 +102,10 @@ class Sweep:
 
     def run(self) -> int:
         """Run all seeds and return the exit code."""
-        # Before others start: what it measures for "auto" is given to all, so that all train the same way. Ctrl-C
-        # raises until then.
+        # Before others start: what it measures for "auto", and the checkpoints that it refers to, are given to all, so
+        # that all train the same way. Ctrl-C raises until then.
         directory = self._made(self.runs[0])
-        self.overrides = [*self.overrides, *recorded_sets(directory)]
+        self.overrides = [*self.overrides, *recorded_sets(directory), *kept_sets(directory)]
         with recorded_interrupts() as interrupts:
             self._start(self.runs[0], directory)
             while True:
