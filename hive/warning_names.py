@@ -35,6 +35,9 @@ WARNINGS: Mapping[str, WarningKind] = {
     "statistics in environments": WarningKind(
         "An environment keeps a running mean that no checkpoint has: a loaded policy sees other numbers."
     ),
+    "mask not used": WarningKind(
+        "The environment says which actions are allowed, and no key names it, so forbidden ones are taken."
+    ),
     "observations outside": WarningKind(
         "Observations lie outside of their declared space, by which hive scales them and allocates memory."
     ),

@@ -33,7 +33,7 @@ from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
 from hive.envs.wrappers import skip_of, step_limit_of, with_names
 from hive.errors import EnvironmentFailed
-from hive.records.run_warnings import EPISODES_CUT, NO_EPISODE, OUTSIDE, RUNNING_STATISTICS, RunWarning
+from hive.records.run_warnings import EPISODES_CUT, MASK_NOT_USED, NO_EPISODE, OUTSIDE, RUNNING_STATISTICS, RunWarning
 
 if TYPE_CHECKING:
     import gymnasium
@@ -71,6 +71,7 @@ class Examination:
     returns: list[float] = field(default_factory=list)  # of each episode that ended
     lengths: list[int] = field(default_factory=list)  # of each episode that ended, in steps
     statistics: list[RunningStatistics] = field(default_factory=list)  # that the environment keeps
+    unused_mask: tuple[str, str] | None = None  # why its mask forbids nothing, and what to do
     step_s: float = 0.0  # time of all steps but the first
     reset_s: float = 0.0  # time of all resets but the first
     make_s: float = 0.0  # time of the construction
@@ -115,6 +116,8 @@ class Examination:
         for one in self.statistics:
             cause, advice = statistics_text(one)
             found.append(RunWarning(RUNNING_STATISTICS, f"`{id}`: {cause}", advice, 0))
+        if self.unused_mask is not None:
+            found.append(RunWarning(MASK_NOT_USED, f"`{id}`: {self.unused_mask[0]}", self.unused_mask[1], 0))
         longest = max(self.declared_limit or 0, *self.lengths, 0)
         if self.begun_anew and longest > self.begun_anew:
             cause = (
@@ -188,7 +191,7 @@ def examine(
     watched = Watched(vector)
     try:
         _play(vector, done, steps, limit_s, len(recipe.info), begin)
-        done.statistics = watched.changed()
+        done.statistics, done.unused_mask = watched.changed(), watched.unused_mask
     except EnvironmentFailed as error:
         done.failure = error
     finally:

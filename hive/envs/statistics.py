@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hive.envs.spaces.masked_space import unused_mask
+
 SPREADS = ("var", "std", "variance", "deviation", "S")
 """Ends of the names of what stands beside a running mean; `S` is Welford's sum of squares."""
 
@@ -34,8 +36,17 @@ class Watched:
     """The running means of a vector's environments at one time, to find those that change."""
 
     def __init__(self, vector: Any) -> None:
+        self._vector = vector
         self._environments: Sequence[Any] = getattr(vector, "environments", ())  # compiled and custom ones have none
         self._before = self._means()
+
+    @property
+    def unused_mask(self) -> tuple[str, str] | None:
+        """Why an action mask of a single environment forbids nothing, and what to do; None if there is none."""
+        observation, action = (getattr(self._vector, name, None) for name in ("observation", "action"))
+        if observation is None or action is None:
+            return None
+        return unused_mask(observation, action, in_info=bool(getattr(self._vector, "mask_in_info", False)))
 
     def changed(self) -> list[RunningStatistics]:
         """Return the running means that have changed since, one for each class and kind of value."""

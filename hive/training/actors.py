@@ -53,7 +53,7 @@ from hive.experience import Purpose, Rollout, steps_in, stream_seed
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.plain_data import pack
 from hive.records import JSON, RunDirectory, write_nan_dump
-from hive.records.run_warnings import FACT, GLOBAL_DRAWS, RUNNING_STATISTICS, WARNING
+from hive.records.run_warnings import FACT, GLOBAL_DRAWS, MASK_NOT_USED, RUNNING_STATISTICS, WARNING
 from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.callbacks.changes import ChangedKeys, ChangesReader
@@ -243,15 +243,18 @@ class CollectorActor(Actor):
             self.note(FACT, f"{cause}, so their numbers depend on collection.helpers; {advice}", fact=GLOBAL_DRAWS)
 
     def _name_statistics(self) -> None:
-        """Warn of running means in the environments, which have changed in the first rollout."""
+        """Warn of running means in the environments, which have changed in the first rollout, and of unused masks."""
         if self.watched is None:
             return
         texts = [statistics_text(found) for found in self.watched.changed()]
         if texts:
-            cause, advice = map("; ".join, zip(*texts, strict=True))
-            details = {"warning": RUNNING_STATISTICS, "cause": cause, "advice": advice}
-            self.note(WARNING, f"{RUNNING_STATISTICS}: {cause}; {advice}", **details, steps=0)
+            self._warn(RUNNING_STATISTICS, *map("; ".join, zip(*texts, strict=True)))
+        if self.watched.unused_mask is not None:
+            self._warn(MASK_NOT_USED, *self.watched.unused_mask)
         self.watched = None
+
+    def _warn(self, name: str, cause: str, advice: str) -> None:
+        self.note(WARNING, f"{name}: {cause}; {advice}", warning=name, cause=cause, advice=advice, steps=0)
 
     def _reset_at_barrier(self, sequence: int) -> None:
         """Rebuild the environments if a resume barrier lies between the previous rollout and this one."""

@@ -287,6 +287,18 @@ class Masked(Meeting):
         return {agent: {**info, "action_mask": self.mask(agent)} for agent, info in infos.items()}
 
 
+def test_a_padded_mask_is_refused() -> None:
+    class Padded(Masked):
+        def observation_space(self, agent: str) -> spaces.Space[Any]:
+            own = super().observation_space(agent)
+            return spaces.Dict({**own.spaces, "action_mask": spaces.MultiBinary(5)})  # type: ignore[attr-defined]
+
+    for mask in (None, "action_mask"):
+        with pytest.raises(EnvironmentFailed, match=r"has the shape \(5,\), and there are 3 actions") as caught:
+            Seated([Padded("observation")], recipe=Recipe("games:Game", mask=mask))
+        assert "without padding" in caught.value.hint
+
+
 @pytest.mark.parametrize("place", ["observation", "info"])
 def test_masks_of_each_agent(place: str) -> None:
     """By PettingZoo's convention a key of the observation; from the infos with env.action_mask = "info"."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import gymnasium
@@ -12,7 +13,10 @@ from gymnasium import spaces
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.masks import Masked, info_has_mask
 from hive.envs.spaces.observation import observation_spec
+from hive.envs.statistics import Watched
 from hive.envs.vectors.checks import Checks
+from hive.envs.vectors.python_vector import PythonVector
+from hive.envs.vectors.rows import FinalObservations
 from hive.errors import EnvironmentFailed
 
 
@@ -64,6 +68,38 @@ def test_no_mask_is_needed_when_no_action_follows() -> None:
     observation, _, terminated, _, _ = environment.step(0)
     assert terminated
     assert stored(environment, observation)[1] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("key", ["", "allowed"])
+@pytest.mark.parametrize("last", [None, [0, 0, 0], [0, 1, 0]])
+def test_the_mask_of_a_last_observation_is_nobodys_unless_it_allows_something(key: str, last: Any) -> None:
+    environment = Masked(Doors([np.ones(3, np.int8), last], key=key), key or "info", "Doors")
+    spec = observation_spec("Doors", environment.observation_space)
+    environment.reset()
+    finals = FinalObservations(np.zeros((1, *spec.shape), spec.dtype))
+    Checks("Doors", spec).final(0, environment.step(0)[0], finals)
+    assert spec.mask is not None
+    assert spec.mask.view(finals.observations)[0].tolist() == (last if last and any(last) else [1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("key", "masks", "used", "what"),
+    [
+        ("action_mask", [np.ones(3)] * 2, "", "`action_mask` of the observations is read as numbers"),
+        ("", [np.ones(3)] * 2, "", 'info\\["action_mask"\\] is not read'),
+        ("action_mask", [np.ones(3)] * 2, "action_mask", ""),
+        ("other", [np.ones(3)] * 2, "", ""),
+        ("", [np.ones(5)] * 2, "", ""),
+    ],
+)
+def test_a_mask_that_no_key_names_is_found(key: str, masks: list[Any], used: str, what: str) -> None:
+    environment: Any = Doors(masks, key=key)
+    vector = PythonVector("Doors", [Masked(environment, used, "Doors") if used else environment])
+    watched = Watched(vector)
+    vector.reset([1], np.zeros((1, *vector.observation.shape), vector.observation.dtype))
+    found = watched.unused_mask
+    assert (found is None) == (not what)
+    assert found is None or re.match(what, found[0])
 
 
 @pytest.mark.parametrize(

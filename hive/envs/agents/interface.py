@@ -159,7 +159,7 @@ class AgentView:
         if self._is_dict and not isinstance(observation, Mapping):
             return observation  # which is refused where it is stored
         if self.is_plain:
-            return self._allowed(observation) if ended and self._mask_in is not None else observation
+            return self._closing(observation) if ended and self._mask_in is not None else observation
         parts = dict(observation) if self._is_dict else {BESIDE_MASK: observation}
         if self._position is not None:
             parts[INDEX_KEY] = self._position
@@ -174,10 +174,14 @@ class AgentView:
                     permanent=True,
                 )
             parts[MASK_KEY] = mask
-        return self._allowed(parts) if ended else parts
+        return self._closing(parts) if ended else parts
+
+    def _closing(self, observation: Any) -> Any:
+        """Return the last observation of an episode, whose mask may be None or allow nothing."""
+        return observation if self.observation.mask is None else self.observation.mask.closing(observation)
 
     def _allowed(self, observation: Any) -> Any:
-        """Return an observation that allows every action: none is chosen after it."""
+        """Return an observation that allows every action."""
         if self.observation.mask is None:
             return observation
         return {**observation, self.observation.mask.path[0]: self._all_allowed}
@@ -191,9 +195,17 @@ class AgentView:
 
         choices = choices_of(self.action)
         parts = own.spaces if isinstance(own, spaces.Dict) else {}
+        place = MASK_KEY if mask is None else mask
+        if place in parts and choices is not None and (len(parts) > 1 or mask is not None):
+            shape = parts[place].shape or ()
+            if int(np.prod(shape)) != sum(choices) or not shape:
+                raise _refused(
+                    f"`{place}` of {self._what} has the shape {shape}, and there are {sum(choices)} actions to allow "
+                    "or forbid",
+                    f"give it {' + '.join(map(str, choices))} elements, without padding, or rename it if it is no mask",
+                )
         if mask is None:
-            sizes = int(np.prod(parts[MASK_KEY].shape or ())) if MASK_KEY in parts else 0
-            return MASK_KEY if choices is not None and sizes == sum(choices) and len(parts) > 1 else None
+            return MASK_KEY if choices is not None and MASK_KEY in parts and len(parts) > 1 else None
         if choices is None:
             raise _refused(
                 f"env.action_mask: {self._what} takes actions that are not discrete, which cannot be masked",

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from hive.envs.spaces.actions import action_spec, choices_of
-from hive.envs.spaces.observation import Path
+from hive.envs.spaces.actions import ActionSpec, action_spec, choices_of
+from hive.envs.spaces.observation import MASK_KEY, ObservationSpec, Path
 from hive.errors import EnvironmentFailed
 
 
@@ -36,9 +36,29 @@ def masked_by_part(id: str, seen: spaces.Space[Any], actions: spaces.Space[Any],
         raise EnvironmentFailed(
             f"env.action_mask: `{source}` of `{id}` has the shape {shape}, and there are {sum(choices)} actions to "
             "allow or forbid",
+            hint=f"give it {' + '.join(map(str, choices))} elements, without padding",
             permanent=True,
         )
     return MaskedSpace(dict(seen.spaces), (source,), choices)
+
+
+def unused_mask(observation: ObservationSpec, action: ActionSpec, *, in_info: bool) -> tuple[str, str] | None:
+    """Return (cause, advice) for an action mask that is no mask to hive, since env.action_mask is not set; else None.
+
+    in_info: whether info has a mask of these actions.
+    """
+    choices = choices_of(action)
+    if observation.mask is not None or choices is None:
+        return None
+    if any(part.path == (MASK_KEY,) for part in observation.parts):
+        sizes = {part.shape for part in observation.parts if part.path == (MASK_KEY,)}
+        fits = sizes == {(sum(choices),)}
+        advice = f'env.action_mask = "{MASK_KEY}"'
+        other = "" if fits else f"; it needs one element for each of {sum(choices)} actions"
+        return f"`{MASK_KEY}` of the observations is read as numbers, and forbids nothing", f"set {advice}{other}"
+    if in_info:
+        return f'info["{MASK_KEY}"] is not read, and forbids nothing', 'set env.action_mask = "info"'
+    return None
 
 
 def masked_choices(id: str, space: spaces.Space[Any]) -> tuple[int, ...]:

@@ -61,8 +61,9 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
     def _with_mask(self, observation: Any, info: dict[str, Any], *, ended: bool) -> Any:
         if not self._from_info:
             return observation
-        missing = self._all if ended else None  # no action follows the last observation
-        mask = info.get(MASK_KEY, missing) if isinstance(info, dict) else missing
+        mask = info.get(MASK_KEY) if isinstance(info, dict) else None
+        if mask is None and ended:  # no action follows the last observation
+            mask = self._all
         if mask is None:
             raise EnvironmentFailed(
                 f'`{self._id}` returned an info without "{MASK_KEY}", and env.action_mask is "info"',

@@ -146,6 +146,21 @@ class MaskPart:
         """Return the masks in rows uint8 [..., bytes], [..., sum(choices)], without copying."""
         return rows[..., self.offset : self.offset + sum(self.choices)]
 
+    def closing(self, observation: Any) -> Any:
+        """Return the last observation of an episode with a mask: one that allows all in the place of None or of none.
+
+        No action follows it, so environments give what they like. A mask that allows some is kept, for the values of a
+        truncated episode.
+        """
+        try:
+            mask = np.asarray(self.of(observation)).reshape(-1) != 0
+        except (LookupError, TypeError, ValueError):
+            mask = np.zeros(0, bool)
+        if mask.shape == (sum(self.choices),) and not self.fault(mask.astype(np.uint8)):
+            return observation
+        is_dict = isinstance(observation, Mapping) and len(self.path) == 1
+        return {**observation, self.path[0]: np.ones(sum(self.choices), np.uint8)} if is_dict else observation
+
     def fault(self, mask: NDArray[np.uint8]) -> str:
         """Return what is wrong with one mask [sum(choices)]; "" for one that allows an action of every choice."""
         groups = np.split(mask, np.cumsum(self.choices)[:-1])

@@ -86,7 +86,8 @@ class Checks:
 
     def final(self, index: int, observation: Any, finals: FinalObservations) -> int:
         """Add the last observation of environment `index` to `finals`; return its index there."""
-        self._observation(index, observation)
+        mask = self._spec.mask
+        self._observation(index, observation if mask is None else mask.closing(observation))
         return finals.add(self._one[0])
 
     def rewards(self, rewards: Sequence[Any] | NDArray[Any], out: NDArray[np.float32]) -> None:

@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
 from hive.declared import RULES
 from hive.envs.loading import close
-from hive.envs.spaces.actions import action_converter, action_spec, each_action
+from hive.envs.spaces.actions import action_converter, action_spec, choices_of, each_action
 from hive.envs.spaces.declared import spaces_of
 from hive.envs.spaces.differences import check_alike
-from hive.envs.spaces.observation import observation_spec
+from hive.envs.spaces.observation import MASK_KEY, observation_spec
 from hive.envs.vectors import resetting
 from hive.envs.vectors.attributes import Pending
 from hive.envs.vectors.checks import Checks
@@ -41,10 +42,12 @@ class PythonVector:
 
     info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. rules: as for
     `hive.envs.spaces.observation.observation_spec`. first: as for `Checks`. reset_options: of each environment, for
-    all its resets; (): none. Raises EnvironmentFailed if their spaces are stored in different forms.
+    all its resets; (): none. mask_in_info: whether the info of resets has a mask of the actions. Raises
+    EnvironmentFailed if their spaces are stored in different forms.
     """
 
     environments: Sequence[gymnasium.Env[Any, Any]]
+    mask_in_info = False
 
     def __init__(
         self,
@@ -154,6 +157,8 @@ class PythonVector:
             raise self._checks.raised(error, "reset", index) from error
         if not isinstance(result, tuple) or len(result) != 2:
             raise self._checks.wrong_result(result, "reset", index)
+        if not self.mask_in_info and isinstance(result[1], Mapping) and MASK_KEY in result[1]:
+            self.mask_in_info = np.size(result[1][MASK_KEY]) == sum(choices_of(self.action) or ())
         return result[0]
 
 
