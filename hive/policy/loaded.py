@@ -21,6 +21,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from hive.config import NetworkConfig
 from hive.config.other_names import names_keywords, no_attribute
 from hive.envs import ActionSpec, ObservationSpec, action_converter, each_action
 from hive.errors import HiveError, MemoryShort, NetworkError, RecordError, UsageError
-from hive.free_memory import free_memory, size_text
+from hive.free_memory import allocation_limit, free_memory, size_text
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.build.configured import check_arrays, copy_arrays, load_module, network_parameters
 from hive.networks.build.convolutions import has_bfloat16_instructions
@@ -233,10 +234,12 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
     )
     if exact or not has_bfloat16_instructions():  # the same weights, and faster than emulated bfloat16
         network = dataclasses.replace(network, precision="float32")
+    if network.module is None:
+        _check_layers(checkpoint, network, heads)
     if not named:
         _check_size(checkpoint, observation, action, network, heads)
-    module = _network(observation, action, network, heads)
-    flat = FlatParameters(module)
+    with allocation_limit(f"the network of {checkpoint.path}") if named else nullcontext():
+        flat = FlatParameters(module := _network(observation, action, network, heads))
     compute_natively(module, flat, network.backend)
     block = aligned_block(flat.block_bytes)
     copy_arrays(checkpoint.tensors(), flat.arrays(block), str(checkpoint.path))
@@ -245,6 +248,13 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
     policy = Policy(observation.without(network.critic_parts), action, module, facts, distribution)
     policy.checkpoint = dataclasses.replace(checkpoint, weights=None)
     return policy
+
+
+def _check_layers(checkpoint: Checkpoint, network: NetworkConfig, heads: Sequence[str | HeadParameters]) -> None:
+    """Raise RecordError for more layers than a checkpoint has tensors: millions would take minutes even unallocated."""
+    layers, tensors = len(network.middleware) + len(network.value_middleware or ()), len(checkpoint.kinds())
+    if max(layers, len(heads)) > tensors:
+        raise RecordError(f"{checkpoint.described_in} describes {layers:,} layers, and it has {tensors} tensors")
 
 
 def _check_size(
@@ -259,9 +269,6 @@ def _check_size(
     Nothing is allocated for the network, whatever its size.
     """
     kinds = checkpoint.kinds()
-    layers = len(network.middleware) + len(network.value_middleware or ())
-    if layers > len(kinds):  # each has weights; millions would take minutes even without memory
-        raise RecordError(f"{checkpoint.described_in} describes {layers:,} layers, and it has {len(kinds)} tensors")
     try:
         with without_memory():
             parameters, spaces = network_parameters(network, heads=heads), Spaces({"observation": observation}, action)

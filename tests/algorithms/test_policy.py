@@ -23,7 +23,7 @@ from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Discrete, MultiDiscrete, ObservationSpec
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.checks import store
-from hive.errors import RecordError, UsageError
+from hive.errors import MemoryShort, RecordError, UsageError
 from hive.networks import (
     CategoricalQHeadParameters,
     DuelingQHeadParameters,
@@ -442,6 +442,11 @@ def test_a_custom_head_of_an_algorithm(tmp_path: Path, monkeypatch: pytest.Monke
     with torch.no_grad():
         expected = module(torch.from_numpy(rows(5)))[0].argmax(1).numpy() + 10
     np.testing.assert_array_equal(hive.load(str(place), own_code=True)(rows(5)), expected)
+    for number, (widths, kind) in enumerate([([1 << 20] * 2, MemoryShort), ([1] * 1000, RecordError)]):
+        description["network"]["middleware"] = widths  # hive cannot size what its class does, but the rest
+        giant, _ = saved(tmp_path / str(number), heads=heads, policy=description)
+        with pytest.raises(kind):
+            hive.load(str(giant), own_code=True)
 
 
 def test_a_dueling_head_has_the_width_of_its_layers(tmp_path: Path) -> None:
