@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from conftest import House
 
 SCRIPT = """
+import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 import hive
 
 class Watch:
@@ -35,8 +37,9 @@ CALLS = {
     "callback": "train(quiet=True, callbacks=[Watch()])",
     "inline": "train(quiet=True, inline=True)",
     "thread": "t = threading.Thread(target=lambda: train(quiet=True, callbacks=[Watch()])); t.start(); t.join()",
-    "pool": "from concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor() as p: p.submit(train)",
-    "handler": "import signal\nsignal.signal(signal.SIGTERM, lambda *_: exit(7))\ntrain(quiet=True)",
+    "pool": "with ThreadPoolExecutor() as pool: pool.submit(train).result()",
+    "handler": "signal.signal(signal.SIGTERM, lambda *_: exit(7)); train(quiet=True)",
+    "inline handler": "signal.signal(signal.SIGTERM, lambda *_: exit(7)); train(quiet=True, inline=True)",
 }
 GONE = "the program that started the run has ended"
 FULL = pytest.mark.full("other forms take the same path")
