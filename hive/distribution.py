@@ -33,7 +33,7 @@ OWN = {
         "py.typed",
     ),
     *("records", "runtime", "schemes", "session", "storage.py", "table.py", "testing", "training", "tuning"),
-    *("versions.py", "web", "workers.py"),
+    *("versions.py", "warning_names.py", "web", "workers.py"),
 }  # names in this folder
 BUILT = ("__pycache__", "_native.", ".")  # how other names of hive's own begin: compiled, hidden, or of an editor
 REMEDY = f"`pip uninstall` it, then install {NAME} again with `pip install --force-reinstall --no-deps`"
@@ -65,8 +65,8 @@ def strangers(folder: str = HOME) -> Iterator[str]:
             yield f"{distribution.name} {distribution.version} ({files[0]})"
 
 
-def _ours(name: str) -> bool:
-    return name.lower().replace("_", "-") == NAME
+def _ours(name: str | None) -> bool:
+    return (name or "").lower().replace("_", "-") == NAME  # a broken package has none
 
 
 def warn_of_strangers(folder: str = HOME) -> None:
