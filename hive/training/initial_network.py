@@ -12,14 +12,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from hive.config import Config
+from hive.config import Config, is_reference
+from hive.config.algorithms import ActorCriticConfig
 from hive.envs import seed_globals
 from hive.errors import MemoryShort, NetworkError
 from hive.experience import Purpose, stream_seed
 from hive.free_memory import allocation_limit, free_memory, size_text
 from hive.networks.build.configured import network_parameters
 from hive.networks.build.convolutions import has_bfloat16_instructions
-from hive.networks.build.custom import buffers_that_training_changes, keeps_numbers_elsewhere, mixes_rows
+from hive.networks.build.custom import buffers_that_training_changes, keeps_numbers_elsewhere, mixes_rows, varies
 from hive.networks.build.layers import without_memory
 from hive.networks.build.naming import shown_name
 from hive.networks.build.network import build_network, check_network_device
@@ -88,7 +89,9 @@ class InitialNetwork:
         name = f"the network of `{names}`" if names else "the network"
         with allocation_limit(name):
             module = self._build()
-            check_custom_network(module, self.parameters, self.spaces, name)
+            algorithm = self.config.algorithm
+            is_one = isinstance(algorithm, ActorCriticConfig) and not is_reference(algorithm.name)
+            check_custom_network(module, self.parameters, self.spaces, name, algorithm.name if is_one else "")
         return module
 
     def _first_weights(self) -> FlatParameters:
@@ -105,10 +108,17 @@ class InitialNetwork:
         return flat
 
 
-def check_custom_network(network: nn.Module, parameters: NetworkParameters, spaces: Spaces, name: str) -> None:
-    """Raise NetworkError for a network that collectors, gradient workers and a loaded policy cannot share."""
+def check_custom_network(
+    network: nn.Module, parameters: NetworkParameters, spaces: Spaces, name: str, algorithm: str
+) -> None:
+    """Raise NetworkError for a network that collectors, gradient workers and a loaded policy cannot share.
+
+    algorithm: one that takes the policy that acted and the one in training for one; "" for any other.
+    """
     _check_buffers(network, spaces, name)
     _check_copies(network, parameters, spaces, name)
+    if algorithm:
+        _check_acting(network, spaces, name, algorithm)
     _check_rows(network, spaces, name)
 
 
@@ -154,6 +164,16 @@ def _check_rows(network: nn.Module, spaces: Spaces, name: str) -> None:
             f"{name} computes the outputs of an observation from the others of its batch, too",
             hint="collectors, gradient workers and a loaded policy call it with different batches; compute each of "
             "the N rows from itself alone, for example with LayerNorm, and with dim=1 or -1 where it sums",
+        )
+
+
+def _check_acting(network: nn.Module, spaces: Spaces, name: str, algorithm: str) -> None:
+    """Raise NetworkError for a network whose policy in training is another one than the one that acts."""
+    if what := varies(network, spaces):
+        raise NetworkError(
+            f"{what} makes {name} another policy in training than the one that acted; {algorithm} needs one",
+            hint="leave it out, or set its probability to 0: entropy_weight keeps a policy from overfitting; dqn "
+            "and others with action values take it",
         )
 
 

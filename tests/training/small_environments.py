@@ -307,13 +307,13 @@ class Picture(Small):
         return np.full((36, 36, 1), self.at, np.uint8)
 
 
-class Dropping(nn.Module):
-    """A user-defined network with dropout: while it trains, it draws from torch's generator."""
+class Plain(nn.Module):
+    """A user-defined network."""
 
     def __init__(self, given: Any) -> None:
         super().__init__()
         size = int(np.prod(next(iter(given.observations.values())).shape))
-        self.body = nn.Sequential(nn.Flatten(), nn.Linear(size, 16), nn.Tanh(), nn.Dropout(0.5))
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(size, 16), nn.Tanh())
         self.policy, self.value = nn.Linear(16, given.action.n), nn.Linear(16, 1)
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
@@ -321,7 +321,28 @@ class Dropping(nn.Module):
         return self.policy(features), self.value(features).squeeze(-1)
 
 
-class Running(Dropping):
+class Dropping(Plain):
+    """With dropout: while it trains, it draws from torch's generator."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__(given)
+        self.body.append(nn.Dropout(0.5))
+
+
+class Dropped(nn.Module):
+    """An extractor with dropout."""
+
+    def __init__(self, spaces: Any, p: float = 0.05) -> None:
+        super().__init__()
+        size = int(np.prod(next(iter(spaces.observations.values())).shape))
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(size, 8), nn.Dropout(p))
+
+    def forward(self, observations: Tensor) -> Tensor:
+        features: Tensor = self.body(observations)
+        return features
+
+
+class Running(Plain):
     """With BatchNorm, whose buffers are written by a forward pass in training mode; and a constant one."""
 
     def __init__(self, given: Any) -> None:
@@ -339,7 +360,7 @@ class Normalising(Running):
         return self
 
 
-class Averaging(Dropping):
+class Averaging(Plain):
     """Its buffer is a running mean of the observations, which zeros do not change."""
 
     def __init__(self, given: Any) -> None:
@@ -352,7 +373,7 @@ class Averaging(Dropping):
         return super().forward(observations)
 
 
-class Secret(Dropping):
+class Secret(Plain):
     """Multiplies its observations by numbers that it draws and keeps as a plain attribute."""
 
     def __init__(self, given: Any) -> None:
@@ -363,7 +384,7 @@ class Secret(Dropping):
         return super().forward(observations.flatten(1) * self.factors)
 
 
-class Rigid(Dropping):
+class Rigid(Plain):
     """All of its parameters are frozen."""
 
     def __init__(self, given: Any) -> None:
@@ -371,7 +392,7 @@ class Rigid(Dropping):
         self.requires_grad_(False)
 
 
-class Shaky(Dropping):
+class Shaky(Plain):
     """Its policy is only noise of torch's, also while it acts."""
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:

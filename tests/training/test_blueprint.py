@@ -138,10 +138,10 @@ def test_separate_networks() -> None:
 
 
 def test_a_network_of_your_own() -> None:
-    from small_environments import Dropping
+    from small_environments import Plain
 
-    blueprint = Blueprint(config(network__module='"small_environments:Dropping"'))
-    assert isinstance(blueprint.network(), Dropping)
+    blueprint = Blueprint(config(network__module='"small_environments:Plain"'))
+    assert isinstance(blueprint.network(), Plain)
     assert weights(blueprint) == weights(blueprint)
 
 
@@ -196,6 +196,31 @@ def test_a_network_whose_rows_depend_on_each_other_is_refused() -> None:
     ) as caught:
         Blueprint(config("OneState", network__extractor='"test_blueprint:Centred"'))
     assert "dim=1 or -1" in caught.value.hint
+
+
+class Counting(nn.Module):
+    """Features that grow with the number of its passes."""
+
+    def __init__(self, spaces: Any) -> None:
+        super().__init__()
+        self.layer, self.passes = nn.Linear(1, 8), 0
+
+    def forward(self, observations: Tensor) -> Tensor:
+        self.passes += 1
+        features: Tensor = self.layer(observations) * self.passes
+        return features
+
+
+def test_a_policy_that_is_another_one_in_training_is_refused_where_the_two_are_compared() -> None:
+    values = {"network__extractor": '"small_environments:Dropped"'}
+    for scheme in ("a2c", "ppo"):
+        with pytest.raises(NetworkError, match=r"nn\.Dropout makes .* another policy in training") as caught:
+            Blueprint(config("OneState", run__scheme=f'"{scheme}"', **values))
+        assert "probability to 0" in caught.value.hint
+    Blueprint(config("OneState", network__extractor_options="{p = 0.0}", **values))
+    Blueprint(config("OneState", run__scheme='"dqn"', **values))
+    with pytest.raises(NetworkError, match="draws or counts"):
+        Blueprint(config("OneState", network__extractor='"test_blueprint:Counting"'))
 
 
 def test_a_network_that_keeps_numbers_outside_of_parameters_and_buffers_is_refused() -> None:

@@ -172,7 +172,7 @@ def test_the_weights_are_those_of_the_turn(tmp_path: Path, workers: int) -> None
 MODES: dict[str, dict[str, Any]] = {
     "synchronous": {},
     "pipelined": {"collection__communication": '"pipelined"', "gradients__communication": '"pipelined"'},
-    "with chance in the network": {"network__module": '"small_environments:Dropping"'},
+    "with chance in the network": {"run__scheme": '"nstep-q"', "network__extractor": '"small_environments:Dropped"'},
     "ppo": {"run__scheme": '"ppo"', "run__steps": 128},
     "single": {"run__scheme": '"single"'},
 }

@@ -221,6 +221,7 @@ def test_rollouts_and_weights_are_only_read() -> None:
 def test_buffers_that_a_forward_pass_writes_stay_private(monkeypatch: pytest.MonkeyPatch) -> None:
     """BatchNorm writes its statistics while it trains; the block is the learner's state. (A run refuses such a one.)"""
     monkeypatch.setattr(initial_network, "buffers_that_training_changes", lambda *_: [])
+    monkeypatch.setattr(initial_network, "varies", lambda *_: "")
     blueprint = blueprint_of(network__module='"small_environments:Running"')
     assert len(blueprint.flat.buffers) == 4
     weights = weights_of(blueprint)
@@ -232,8 +233,9 @@ def test_buffers_that_a_forward_pass_writes_stay_private(monkeypatch: pytest.Mon
     assert np.array_equal(computed(worker, blueprint, rollouts_of(blueprint))["gradient"], first["gradient"])
 
 
-def test_randomness_in_the_network_belongs_to_the_gradient() -> None:
-    """Dropout draws the same for the same gradient of the same worker, whatever was drawn before."""
+def test_randomness_in_the_network_belongs_to_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout draws the same for the same gradient of the same worker, whatever was drawn before. (A2C refuses it.)"""
+    monkeypatch.setattr(initial_network, "varies", lambda *_: "")
     blueprint = blueprint_of(network__module='"small_environments:Dropping"')
     share = rollouts_of(blueprint)
 

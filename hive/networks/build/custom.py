@@ -282,6 +282,28 @@ def keeps_numbers_elsewhere(module: nn.Module, copy: nn.Module, spaces: Spaces) 
     return any(not torch.equal(mine.nan_to_num(), its.nan_to_num()) for mine, its in zip(one, other, strict=True))
 
 
+def varies(module: nn.Module, spaces: Spaces) -> str:
+    """Return what makes two passes of one observation differ, in training or evaluation mode; "" for nothing."""
+    passes = [(False, 0), (False, 1), (True, 0), (True, 1)]  # training, seed of torch's generator
+    found = []
+    for training, seed in passes:
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(seed)
+            found.append(
+                [one.nan_to_num() for one in _tensors(_probed(module, spaces, training=training, numbers=True))]
+            )
+    if all(
+        torch.allclose(*pair, rtol=1e-3, atol=1e-5) for other in found[1:] for pair in zip(found[0], other, strict=True)
+    ):
+        return ""
+    dropped = [
+        type(one).__name__ for one in module.modules() if "Dropout" in type(one).__name__ and getattr(one, "p", True)
+    ]
+    return (
+        f"nn.{dropped[0]}" if dropped else "what it draws or counts in a forward pass, or does in training mode only,"
+    )
+
+
 def mixes_rows(module: nn.Module, spaces: Spaces) -> bool:
     """Return whether the outputs of an observation depend on the others of its batch, in evaluation mode."""
     found = []
