@@ -18,8 +18,9 @@ HOME = os.path.dirname(os.path.abspath(__file__))  # not a Path: importing pathl
 OWN = {
     *("__init__.py", "__init__.pyi", "__main__.py", "algorithms", "api", "approximation.py", "cli", "clock.py"),
     *("comparison", "compat", "config", "cores.py", "declared.py", "distribution.py", "env.h", "envs"),
-    *("errors.py", "experience", "facades.py", "free_memory.py", "gpus.py", "gradients", "hosts", "integrations"),
+    *("errors.py", "experience", "facades.py", "free_memory.py", "gpus.py", "gradients", "hash_seed.py", "hosts"),
     *(
+        "integrations",
         "lazy.py",
         "learning",
         "losses.py",

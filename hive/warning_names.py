@@ -32,6 +32,9 @@ WARNINGS: Mapping[str, WarningKind] = {
         "Gradients that are not finite were left out, so less is learned than the steps say.",
         ("values explain nothing", "return constant"),
     ),
+    "other code": WarningKind(
+        "Collectors, or parts of a run, have different files of the environment: the results are of two environments."
+    ),
     "statistics in environments": WarningKind(
         "An environment keeps a running mean that no checkpoint has: a loaded policy sees other numbers."
     ),

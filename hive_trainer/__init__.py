@@ -23,6 +23,9 @@ def main() -> NoReturn:
         hint = f"`pip uninstall` the other one (`hive`, `rlhive`), then `{AGAIN}`"
         sys.stderr.write(f"error: {problem}\n\nhint: {hint}\n")
         sys.exit(3)
+    from hive.hash_seed import settle
+
+    settle(sys.argv[1:])
     from hive.cli import main
 
     main()

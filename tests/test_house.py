@@ -27,6 +27,7 @@ ORDER = (
         "versions",
         "native",
         "clock",
+        "hash_seed",
         "declared",
         "cores",
         "free_memory",

@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import contextvars
 import json
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
@@ -194,4 +195,5 @@ def _deferred(
     given = GivenConfig.of(config, keys, inline=inline, sets=[*sets, *named])
     report = no_report if quiet else print_to_stderr
     make = begin_or_continue if resume else new_run
-    return lambda: make(given.file, given.overrides, given.text, given.source, report)
+    argv = [*sys.argv]
+    return lambda: make(given.file, given.overrides, given.text, given.source, report, argv)

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from hive import __version__
 from hive.errors import HiveError, PlatformError, UsageError
+from hive.hash_seed import settle
 from hive.paths import check_current_folder, current_folder
 from hive.printable import printable_output
 from hive.versions import check_versions
@@ -149,6 +150,8 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the `hive` command with `arguments` (default: those of the process) and exit with its exit code."""
+    if arguments is None:
+        settle(sys.argv[1:])
     with ExitStack() as at_last, printable_output():
         _main(arguments, at_last)
 

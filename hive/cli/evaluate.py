@@ -29,6 +29,7 @@ from hive.cli.parts.playing import (
     add_player,
     cut_note,
     described,
+    enter_run,
     played_as,
     policies_and_config,
     progress_line,
@@ -113,6 +114,8 @@ def run_eval(options: argparse.Namespace) -> int:
     # All checkpoints are read before the first episode: a mistake costs no minutes, and a live run may remove them.
     seeds = _seeds(options)
     chosen = [source for text in options.runs or [None] for source in sources(text, options.which)]
+    if len({source.run.path for source in chosen if source.run is not None}) == 1:
+        enter_run(chosen[0])
     _check_video(options, len(chosen))
     video = None
     with environments_to_stderr(options.json):

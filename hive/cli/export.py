@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.arguments import add_json, add_policy, add_run, add_which
-from hive.cli.parts.playing import Source, checkpoints_of, sources
+from hive.cli.parts.playing import Source, checkpoints_of, enter_run, sources
 from hive.cli.parts.select_policy import chosen_policy
 from hive.cli.parts.select_run import chosen_run
 from hive.distribution import pip_install
@@ -60,6 +60,7 @@ def run_export(options: argparse.Namespace) -> int:
     if options.output is not None:
         check_export_file(options.output)
     source, policy = _source(options)
+    enter_run(source)
     stem = source.name.removesuffix(WEIGHTS)
     output = options.output or Path(f"{stem}-{policy}.onnx" if options.policy else f"{stem}.onnx")
     check_export_file(output)

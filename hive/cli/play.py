@@ -21,6 +21,7 @@ from hive.cli.parts.playing import (
     Source,
     add_player,
     described,
+    enter_run,
     episode_text,
     played_as,
     players_and_config,
@@ -64,6 +65,7 @@ def run_play(options: argparse.Namespace) -> int:
     from hive.envs.drawing.rendering import has_display
 
     (source,) = sources(options.run_name, options.which)
+    enter_run(source)
     seed = options.seed or 0
     if source.run is not None:
         say_default(options.run_name, source.run)

@@ -15,7 +15,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.arguments import add_overrides, add_which, whole_number
-from hive.cli.parts.playing import policy_and_config, progress_line, sources
+from hive.cli.parts.playing import enter_run, policy_and_config, progress_line, sources
 from hive.cli.parts.transitions_file import checked_file, written_text
 from hive.errors import UsageError
 from hive.paths import user_path
@@ -107,5 +107,6 @@ def _player(options: argparse.Namespace) -> tuple[Policy | None, Config, str]:
         sets = [f"env.preset={preset_for(options.env)}", f"env.wrappers={wrappers}"]  # as `hive init` sets them
         return None, load_config("run.toml", [*sets, *env, *options.set], text=""), options.env
     (source,) = sources(options.policy, options.which)
+    enter_run(source)
     policy, config = policy_and_config(source, [*env, *options.set])
     return policy, config, source.label

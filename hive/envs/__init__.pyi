@@ -7,6 +7,7 @@ from hive.envs.configured import configured_vector as configured_vector
 from hive.envs.configured import examined as examined
 from hive.envs.configured import recipe_of as recipe_of
 from hive.envs.configured import repeats as repeats
+from hive.envs.configured import salted as salted
 from hive.envs.context import EnvContext as EnvContext
 from hive.envs.examination import Examination as Examination
 from hive.envs.examination import examine as examine

@@ -24,6 +24,7 @@ from hive.envs.spaces.reading_spaces import described_by_child
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.vector import VectorEnvironment, vector_of
 from hive.errors import ConfigError, EnvironmentFailed, HiveError
+from hive.hash_seed import OTHER_SEED, SEED, VARIABLE
 from hive.runtime.process.user_code.sent_errors import raise_sent
 from hive.runtime.process.user_code.throwaway import forks
 
@@ -114,6 +115,20 @@ def repeats(env: EnvConfig, steps: int, limit_s: float, limits: Mapping[str, flo
     if not env.is_apart or env.is_program:
         return unrepeatable(recipe_of(env), steps, limit_s)
     return str(play_apart(recipe_of(env), {"what": "repeats", "steps": steps, "limit_s": limit_s}, limits))
+
+
+def salted(env: EnvConfig, steps: int, limit_s: float, limits: Mapping[str, float]) -> str:
+    """Return what an environment does otherwise where Python hashes texts otherwise: "first observation"; "": nothing.
+
+    It is played in two processes, with two hash seeds. limits: as of `examined`.
+    """
+    from hive.envs.repeatability import difference
+
+    if env.is_program:
+        return ""
+    question = {"what": "trace", "steps": steps, "limit_s": limit_s}
+    first, again = (play_apart(recipe_of(env), question, limits, {VARIABLE: seed}) for seed in (SEED, OTHER_SEED))
+    return difference(first, again)
 
 
 def log_failure(failure: Failure) -> None:

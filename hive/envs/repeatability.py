@@ -8,10 +8,11 @@ What is compared are the rows that a run would store.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,16 +48,35 @@ def unrepeatable(recipe: Recipe, steps: int, limit_s: float) -> str:
     with _one(recipe) as vector:
         try:
             first = _play(vector, steps, limit_s / 3)
-            found, who = _difference(first, _play(vector, len(first) - 1, limit_s / 3)), "a second reset"
+            found, who = difference(first, _play(vector, len(first) - 1, limit_s / 3)), "a second reset"
         except EnvironmentFailed as error:
             return AGAIN + str(error)
     if not found:
         with _one(recipe) as vector:  # now: it is the same environment of a run, and may open the same port
             try:
-                found, who = _difference(first, _play(vector, len(first) - 1, limit_s / 3)), "a second environment"
+                found, who = difference(first, _play(vector, len(first) - 1, limit_s / 3)), "a second environment"
             except EnvironmentFailed as error:
                 return AGAIN + str(error)
     return f"{who} with the same seed gave another {found}; {REMEDY}" if found else ""
+
+
+def trace(recipe: Recipe, steps: int, limit_s: float) -> list[dict[str, str]]:
+    """Return the digests of what the reset and each step of one environment gave, to compare processes.
+
+    The parameters are those of `unrepeatable`.
+    """
+    with _one(recipe) as vector:
+        played = _play(vector, steps, limit_s)
+    return [{name: hashlib.sha256(value.tobytes()).hexdigest() for name, value in one.items()} for one in played]
+
+
+def difference(first: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, Any]]) -> str:
+    """Return what differs first, and where: "reward in step 7"; "" if nothing does."""
+    for number, (mine, other) in enumerate(zip(first, again, strict=False)):
+        for name, value in mine.items():
+            if not np.array_equal(value, other[name]):
+                return f"{name} in step {number}" if number else "first observation"
+    return ""
 
 
 @contextlib.contextmanager
@@ -95,12 +115,3 @@ def _play(vector: NativeVector | PythonVector, steps: int, limit_s: float) -> li
 def _copy(row: StepRow) -> PlayedStep:
     ends = np.concatenate([row.terminated, row.truncated])
     return {"observation": row.observations.copy(), "reward": row.rewards.copy(), "end": ends}
-
-
-def _difference(first: list[PlayedStep], again: list[PlayedStep]) -> str:
-    """Return what differs first, and where: "reward in step 7"; "" if nothing does."""
-    for number, (mine, other) in enumerate(zip(first, again, strict=False)):
-        for name, value in mine.items():
-            if not np.array_equal(value, other[name]):
-                return f"{name} in step {number}" if number else "first observation"
-    return ""

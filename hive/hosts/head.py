@@ -54,6 +54,7 @@ from hive.records.atomic import FILES
 from hive.records.documents import json_text
 from hive.runtime import Actor, Bytes, SlotOutlet, Subscription, endpoint
 from hive.runtime.memory.status import WAIT_IN
+from hive.runtime.process.user_code.code_of_run import CODE
 from hive.runtime.wire.arrays import Frame, Frames
 from hive.runtime.wire.links import SOCKETS, KeyPair, Links, ServerEnd
 from hive.runtime.wire.messages import Message, Tree, decode, encode, type_set
@@ -69,6 +70,7 @@ LEVEL_NAMES = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WAR
 LOOPBACK = "127.0.0.1"
 GOODBYE_S = 1.5  # wait for the confirmation of an EndPart; a host that is away gives none
 ANSWER_S = 2.5  # deadline of an answer of the agent
+CODE_SHOWN = 1000  # maximum number of modules of a host that are compared
 TEXT_SHOWN = 300  # maximum characters of a text of a host in an event
 
 
@@ -131,7 +133,8 @@ class HostLink:
         self.bad = 0  # messages that could not be read
         self.attached = asyncio.Event()
         self.changed = asyncio.Event()  # a Holds, a new connection, or the loss of the host
-        self.note: Callable[[str, str], None] = lambda kind, text: None
+        self.note: Callable[..., None] = lambda kind, text, **fields: None
+        self.code: object = None  # what its collectors have imported
         self.logs: dict[str, logging.Logger] = {}
         self.numbers = itertools.count(1)
         self.asked: dict[int, asyncio.Future[ActorReply]] = {}
@@ -336,10 +339,19 @@ class HostLink:
         self.agent = client  # the Join of a new connection may be lost
         self._send(client, Pong(0))  # the head is alive
         if message.status:
+            self._note_code(message.status.get("code"))
             path = hosts_folder(RunDirectory(self.directory)) / f"{self.name}.json"
             with contextlib.suppress(OSError):  # a full disk: views then show what the head knows
                 FILES.write(path.with_suffix(".new"), json_text(message.status).encode())
                 path.with_suffix(".new").replace(path)
+
+    def _note_code(self, code: object) -> None:
+        """Say once what the collectors of the host were imported from, for the supervisor to compare."""
+        if not isinstance(code, dict) or not code or code == self.code:
+            return
+        self.code = code
+        told = [(printable(str(name), TEXT_SHOWN), printable(str(value), TEXT_SHOWN)) for name, value in code.items()]
+        self.note(CODE, f"{self.name} has {', '.join(map(' '.join, told[:CODE_SHOWN]))}", code=dict(told[:CODE_SHOWN]))
 
     def _log(self, client: bytes, message: HostLog, frames: Frames) -> None:
         actor = printable(message.actor, TEXT_SHOWN)

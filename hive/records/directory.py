@@ -9,6 +9,7 @@
         run.json             facts of the running processes           summary.json     the result
         run.lock             who may write in it (hive.records.owner)
         replaced/            the config before a resume, until its first update (hive.records.replaced)
+        program.json         arguments and folder of the program that started it (hive.records.program)
         metrics.jsonl        metrics over time                        events.jsonl     the event log
         metrics.csv          the same as a table, with the sink "csv"
         evaluations.jsonl    one line per evaluation
@@ -37,6 +38,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hive.errors import RecordError, UsageError
+from hive.hash_seed import PROGRAM_FILE
 from hive.paths import GIVEN, SESSION_FILE, user_path
 from hive.records.documents import failure
 from hive.records.regular import KINDS, write_new
@@ -90,6 +92,7 @@ class RunDirectory:
     tuning_file = _Below("tuning.json")  # the choice for the keys that were "auto"; exists with such keys only
     run_file = _Below("run.json")
     lock_file = _Below("run.lock")
+    program_file = _Below(PROGRAM_FILE)
     resume_file = _Below("resume.json")  # the checkpoint that it is resumed from (checkpoints.resume_point)
     replaced = _Below("replaced")  # what a resume has changed, until its first update (hive.records.replaced)
     failure_file = _Below("failure.json")  # the error of the last start; does not exist if the start succeeded

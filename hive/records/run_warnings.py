@@ -32,6 +32,7 @@ CALLBACK_FAILED = "callback failed"  # a warning of a callback's actor; it does 
 OUTSIDE = "observations outside"  # warnings of `hive check`, of what an environment did
 NO_EPISODE = "no episode ended"  # also of a run
 EPISODES_CUT = "episodes cut"
+OTHER_CODE = "other code"  # a warning of the supervisor
 VIDEOS_OFF = "videos off"
 RANDOM_BEGINNING = "random beginning"  # a warning of a new run's config
 RECOVERED = "recovered"  # kind of the event with which it ends

@@ -34,8 +34,8 @@ from hive.config.values import closest, toml_key, toml_setting, toml_text
 from hive.errors import ConfigError, UsageError
 from hive.paths import SESSION_FILE
 from hive.records import Summary
+from hive.runtime.process.user_code.code_of_run import is_installed
 from hive.session import SessionModule
-from hive.session.module import is_installed
 
 Given = str | os.PathLike[str] | Config | Mapping[str, Any] | None
 

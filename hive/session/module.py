@@ -13,17 +13,15 @@ import contextlib
 import copy
 import functools
 import re
-import site
 import sys
-import sysconfig
 import types
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 from hive.envs.registered import registration
 from hive.errors import UsageError
+from hive.runtime.process.user_code.code_of_run import is_installed, place_of_module
 from hive.session.changes import Change, changes_of, changes_of_imported, new_values, redefined_base
 from hive.session.names import bound_after, imports_of, locals_of, names_of
 from hive.session.sources import Found, Sources
@@ -375,7 +373,7 @@ class SessionModule:
 
     def _find(self, module: types.ModuleType) -> None:
         """Make a module that is not installed findable: its folder is added to the Python path of the others."""
-        name, place = module.__name__.partition(".")[0], _place(module)
+        name, place = module.__name__.partition(".")[0], place_of_module(module)
         if is_installed(module):
             return
         self._take_changes(module)
@@ -410,28 +408,6 @@ class SessionModule:
         for name in reversed(self.statements):  # what was found later is used by what was found earlier
             visit(name, (name,))
         return list(ordered)
-
-
-def is_installed(module: types.ModuleType) -> bool:
-    """Whether a module belongs to Python, to hive or to an installed package, so that every process finds it."""
-    place = _place(module)
-    return module.__name__.partition(".")[0] == "hive" or any(place.is_relative_to(one) for one in _installed())
-
-
-def _place(module: types.ModuleType) -> Path:
-    """Return the folder of the package of a module, or the file of a module outside of packages."""
-    top = sys.modules.get(module.__name__.partition(".")[0], module)
-    folders = list(getattr(top, "__path__", ()))
-    return Path(folders[0] if folders else getattr(top, "__file__", None) or sysconfig.get_paths()["stdlib"]).resolve()
-
-
-@functools.cache
-def _installed() -> tuple[Path, ...]:
-    """Return the folders of Python itself and of installed packages; not sys.prefix, where a project may lie, too."""
-    paths = sysconfig.get_paths()
-    folders = [paths["stdlib"], paths["platstdlib"], *site.getsitepackages(), site.getusersitepackages()]
-    folders += [one for one in sys.path if one.endswith(("site-packages", "dist-packages"))]  # of a .pth file
-    return tuple(Path(one).resolve() for one in folders)
 
 
 def _is_builtin(name: str, value: Any) -> bool:

@@ -55,6 +55,7 @@ from hive.plain_data import pack
 from hive.records import JSON, RunDirectory, write_nan_dump
 from hive.records.run_warnings import FACT, GLOBAL_DRAWS, MASK_NOT_USED, RUNNING_STATISTICS, WARNING
 from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
+from hive.runtime.process.user_code.code_of_run import CODE, code_of_process
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.callbacks.changes import ChangedKeys, ChangesReader
 from hive.training.callbacks.messages import RunChanges
@@ -105,7 +106,7 @@ class CollectorActor(Actor):
             first = self.source_number * config.collection.envs
             self.apart = Apart(self, config, blueprint.environment, directory, first)
         self.helped: HelpedVector | None = None  # its environments, if they have helpers
-        self.warned_of_draws = False
+        self.warned_of_draws = self.named_code = False
         self.may_help = True  # whether its environments may have helpers
         self.changed = ChangesReader(self.changes, changes_at_start(blueprint))
         self.values = self.changed.at(self.rollouts.produced)  # what callbacks have changed
@@ -222,6 +223,7 @@ class CollectorActor(Actor):
             self._name_draws()  # before the rollout counts, so that the run's summary has it
             self.rollouts.commit(slot)
             self._name_statistics()
+            self._name_code()
             if self.apart is not None:
                 self.apart.write()
 
@@ -255,6 +257,16 @@ class CollectorActor(Actor):
 
     def _warn(self, name: str, cause: str, advice: str) -> None:
         self.note(WARNING, f"{name}: {cause}; {advice}", warning=name, cause=cause, advice=advice, steps=0)
+
+    def _name_code(self) -> None:
+        """Say once what its environments were imported from, for the supervisor to compare."""
+        if self.named_code:
+            return
+        self.named_code = True
+        env = self.blueprint.config.env
+        references = [env.id, *(str(one.get("name") if isinstance(one, Mapping) else one) for one in env.wrappers)]
+        found = code_of_process(references)
+        self.note(CODE, f"{self.name} has " + ", ".join(f"{name} {value}" for name, value in found.items()), code=found)
 
     def _reset_at_barrier(self, sequence: int) -> None:
         """Rebuild the environments if a resume barrier lies between the previous rollout and this one."""

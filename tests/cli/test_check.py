@@ -418,7 +418,7 @@ COUNTS_ITSELF = CARELESS.replace(
 def test_an_environment_is_built_a_few_times(place: Place) -> None:
     (place.folder / "counted_in_check.py").write_text(COUNTS_ITSELF)
     assert place.hive("check", "--env", "counted_in_check:Env").code == 0
-    assert len((place.folder / "built.txt").read_text()) <= 6  # simulators take seconds and memory for each
+    assert len((place.folder / "built.txt").read_text()) <= 8  # simulators take seconds and memory for each
 
 
 PRINTS = BREAKS_LATER.replace("np.array([1.0])", "1.0").replace(

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from hive.errors import UsageError
+from hive.runtime.process.user_code.code_of_run import installed_folders, is_installed
 from hive.session import SessionModule
-from hive.session.module import _installed, is_installed
 
 WORKS = {
     "modules by other names": "import math as m\nimport os.path\nimport xml.dom\n"
@@ -348,7 +348,7 @@ def test_a_project_inside_its_virtual_environment_is_not_installed(
 ) -> None:
     """`python -m venv .` makes the project's folder the environment's."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    _installed.cache_clear()
+    installed_folders.cache_clear()
     (tmp_path / "in_the_project.py").write_text("class A: ...\n")
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("in_the_project")
@@ -359,4 +359,4 @@ def test_a_project_inside_its_virtual_environment_is_not_installed(
         assert is_installed(importlib)
     finally:
         del sys.modules["in_the_project"]
-        _installed.cache_clear()
+        installed_folders.cache_clear()

@@ -23,7 +23,8 @@ from hive.cli.parts.trial import call_limits, examined_in_time
 from hive.config import DEFAULT_SCHEME, Config, EnvConfig, load_config, reasoned, tuned
 from hive.config.each import FIELDS, indices_of
 from hive.config.values import toml_text
-from hive.errors import ConfigError, EnvironmentFailed
+from hive.errors import ConfigError, EnvironmentFailed, HiveError
+from hive.hash_seed import SEED, VARIABLE
 from hive.printable import printable
 from hive.records.run_warnings import RunWarning
 
@@ -131,7 +132,7 @@ def _report(options: argparse.Namespace) -> Report:
         facts |= _compiled(env, spec)
         differs = repeats(env, REPEATED_STEPS, LIMIT_S, call_limits(config))
         facts["same seed"] = "gives other results" if differs else "gives the same observations, rewards and ends"
-        notes += [f"`{env.id}`: {differs}, or runs are not repeatable"] if differs else []
+        notes += [f"`{env.id}`: {differs}, or runs are not repeatable"] if differs else _salt_notes(config)
     if spec.frame_skip > 1:
         facts["frames"] = frames_text(spec.frame_skip, config.run.steps).removeprefix("frames: ")
     found = unaccepted(done.warnings(env.id), config)
@@ -271,6 +272,23 @@ def _episodes(done: Examination) -> str:
         f"{done.episodes:,} ended, after {lengths.min():,} to {lengths.max():,} steps (mean {lengths.mean():.0f}), "
         f"with returns from {returns.min():.4g} to {returns.max():.4g} (mean {returns.mean():.4g})"
     )
+
+
+def _salt_notes(config: Config) -> list[str]:
+    """Return what an environment does otherwise in an interpreter with another hash seed, as one sentence."""
+    from hive.envs import salted
+
+    try:
+        found = salted(config.env, REPEATED_STEPS, LIMIT_S, call_limits(config))
+    except HiveError:  # it cannot be played apart
+        return []
+    if not found:
+        return []
+    return [
+        f"`{config.env.id}`: an interpreter with another hash seed gets another {found}, as from the order of a set of "
+        f"texts; runs and commands of hive have {VARIABLE}={SEED}: start programs that play its policies as "
+        f"`{VARIABLE}={SEED} python ...`, or sort what is made of sets"
+    ]
 
 
 def _reward_notes(done: Examination, config: Config, origin: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hive.cli.parts.control import print_to_stderr
@@ -20,6 +20,7 @@ from hive.errors import RecordError, UsageError
 from hive.records import RunDirectory, Summary, find_runs, home_folder, only_writer, run_state
 from hive.records.documents import failure
 from hive.records.owner import owner_of, refusal
+from hive.records.program import COMMAND, write_program
 from hive.records.regular import read_regular
 
 RESOLVED = ("run.init_from", "algorithm.replay_from", "network.weights")
@@ -33,6 +34,7 @@ def begin_or_continue(
     content: str = "",
     source: str | None = None,
     report: Callable[[str], object] = print_to_stderr,
+    argv: Sequence[str] = COMMAND,
 ) -> RunDirectory:
     """Return the directory of the run that this config begins or continues; one that has finished is not owned.
 
@@ -48,7 +50,7 @@ def begin_or_continue(
     with only_writer(home):  # until the run has a directory, which others then find
         run = _newest(home, config.run.name, config.run.seed)
         if run is None:
-            return new_run(given, overrides, content, source, report)
+            return new_run(given, overrides, content, source, report, argv)
     if run_state(run) == "running":
         raise refusal(run, owner_of(run))
     sets = _same_config(run, text, [*overrides, *more])
@@ -56,7 +58,9 @@ def begin_or_continue(
         summary = Summary.read(run.summary_file)
         report(f"{run.name} has finished: {summary.stop_reason}, at {summary.env_steps:,} steps")
         return run
-    return prepare(str(run.path), exact=False, sets=sets, source=source, report=report)
+    prepared = prepare(str(run.path), exact=False, sets=sets, source=source, report=report)
+    write_program(prepared, argv)
+    return prepared
 
 
 def _newest(home: Path, name: str, seed: int) -> RunDirectory | None:

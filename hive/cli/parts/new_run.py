@@ -10,7 +10,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from hive.native import check_native
 from hive.paths import SESSION_FILE, user_path
 from hive.records import JsonlWriter, RunDirectory, home_folder, write_bytes
 from hive.records.owner import give_up, own
+from hive.records.program import COMMAND, write_program
 from hive.records.run_warnings import RANDOM_BEGINNING, RunWarning
 from hive.runtime.run.folders import check_socket_paths
 
@@ -127,11 +128,13 @@ def new_run(
     content: str = "",
     source: str | None = None,
     report: Callable[[str], object] = print_to_stderr,
+    argv: Sequence[str] = COMMAND,
 ) -> RunDirectory:
     """Create the directory of a new run, which this process then owns, with its config as given and as resolved.
 
     given: the config file; None to load `content` instead.
     overrides: `KEY=VALUE`, as for `--set`.
+    argv: the arguments that users' code sees.
 
     Raises ConfigError for an invalid config, UsageError if no run matches run.init_from, RecordError if the directory
     cannot be written, and PlatformError if processes cannot run on this machine.
@@ -150,6 +153,7 @@ def new_run(
             directory = RunDirectory.create(home_folder(), config.run.name)
             own(directory)
         config = keep_references(directory, config)
+        write_program(directory, argv)
         write_bytes(directory.config_file, text.content)
         if source is not None:
             write_bytes(directory.session_file, source.encode())

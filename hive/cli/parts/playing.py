@@ -33,6 +33,7 @@ from hive.records import (
 )
 from hive.records.checkpoints.folders import checkpoint_folders, newest_intact
 from hive.records.checkpoints.policy_files import PolicyFile, is_policy_file
+from hive.records.program import enter
 from hive.records.return_text import return_text
 
 if TYPE_CHECKING:
@@ -111,6 +112,12 @@ def sources(text: str | None, which: str) -> list[Source]:
         return [Source(Checkpoint.of_file(user_path(text)))]
     run = chosen_run(text)
     return [Source(checkpoint, run) for checkpoint in held(lambda: checkpoints_of(run, which))]
+
+
+def enter_run(source: Source) -> None:
+    """Give users' code what the program of the run gave it: for commands, whose own arguments are none of it."""
+    if source.run is not None:
+        enter(source.run)
 
 
 def checkpoints_of(run: RunDirectory, which: str) -> list[Checkpoint]:

@@ -10,6 +10,7 @@ begins again from its seed.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -25,6 +26,7 @@ from hive.config import Config, load_config, resolved
 from hive.config.load import ConfigText
 from hive.config.values import toml_text
 from hive.errors import RecordError, UsageError
+from hive.hash_seed import VARIABLE
 from hive.native import check_native
 from hive.paths import SESSION_FILE
 from hive.records import (
@@ -44,6 +46,7 @@ from hive.records.checkpoints.set_aside import Origin, finish_set_aside, set_asi
 from hive.records.checkpoints.together import chosen_together, others_of, why_apart
 from hive.records.jsonl import tail_jsonl
 from hive.records.owner import give_up, own, owner_of, refusal
+from hive.records.program import read_program
 from hive.records.regular import read_regular
 from hive.records.replaced import keep_replaced, restore_replaced
 from hive.records.run_warnings import ENVIRONMENT_FAILED
@@ -137,6 +140,9 @@ def _prepare(
     chosen, beside = _chosen(directory, others, exact)
     before, after = configs(directory, sets, ConfigText(given) if given else None)
     changes, breaking = _change(directory, before, after, exact)
+    program = read_program(directory)
+    if program is not None and os.environ.get(VARIABLE, program.hash_seed) != program.hash_seed:
+        breaking.append(VARIABLE)
     code = _new_code(directory, source)
     breaking += [SESSION_FILE] * (code is not None)
     with_rows = [one for one in (chosen, *beside.values()) if one is not None and one.has_replay]

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hive import hash_seed
 from hive.envs.external import launcher
 from hive.envs.processes.ending import MARK, end_processes
 from hive.runtime.actor.error_location import signal_name
@@ -34,7 +35,7 @@ class ProgramProcess:
         self._mark = mark
         self._process = subprocess.Popen(
             [*start, *command],
-            env={**os.environ, **variables, MARK: mark},
+            env={**hash_seed.DEFAULT, **os.environ, **variables, MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from hive.envs.context import EnvContext
@@ -78,25 +79,37 @@ def read_apart(recipe: Recipe, limit_s: float, context: EnvContext) -> Environme
     return spec
 
 
-def play_apart(recipe: Recipe, question: Mapping[str, Any], limits: Mapping[str, float]) -> Any:
+def play_apart(
+    recipe: Recipe,
+    question: Mapping[str, Any],
+    limits: Mapping[str, float],
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Any:
     """Play an environment in a process of its own; return the answer to the question as plain data.
 
-    question: as `hive.envs.processes.serving` reads it. limits: as of `hive.envs.configured.examined`. Raises the
-    errors of `read_apart`.
+    question: as `hive.envs.processes.serving` reads it. limits: as of `hive.envs.configured.examined`. variables:
+    further ones of the process's environment. Raises the errors of `read_apart`.
     """
     limit_s = sum(limits.values()) + PLAYS * float(question["limit_s"])
     late = f"was not played to the end within {limit_s:g} s"
     hint = "the limits of its calls are env.start_limit_s, env.reset_limit_s and env.step_limit_s"
     asked = {"question": {**question, "limits": dict(limits)}}
-    return _answer(recipe, asked, limit_s, EnvContext(0), late, hint)
+    return _answer(recipe, asked, limit_s, EnvContext(0), late, hint, variables)
 
 
 def _answer(
-    recipe: Recipe, question: Mapping[str, Any], limit_s: float, context: EnvContext, late: str, hint: str
+    recipe: Recipe,
+    question: Mapping[str, Any],
+    limit_s: float,
+    context: EnvContext,
+    late: str,
+    hint: str,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Any:
     """Execute a process, and return what it answers, as plain data. late: how an error says that it took too long."""
     output, mark = Output(None), new_mark(context.index, context.incarnation)
-    process, end = execute({"recipe": plain_recipe(recipe), "context": asdict(context), **question}, [], output, mark)
+    task = {"recipe": plain_recipe(recipe), "context": asdict(context), **question}
+    process, end = execute(task, [], output, mark, variables)
     try:
         found = result_of(process, end, limit_s)
         is_late = process.poll() is None and found is None

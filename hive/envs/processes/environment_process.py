@@ -12,10 +12,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from numpy.typing import NDArray
 
+from hive import hash_seed
 from hive.envs.context import EnvContext
 from hive.envs.processes import child
 from hive.envs.processes.ending import MARK, end_processes, new_mark
@@ -203,15 +205,19 @@ class EnvironmentProcess:
 
 
 def execute(
-    task: Mapping[str, Any], passed: Sequence[int], output: Output, mark: str
+    task: Mapping[str, Any],
+    passed: Sequence[int],
+    output: Output,
+    mark: str,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[subprocess.Popen[bytes], int]:
     """Execute an environment process; return it and the end of its pipe for a result or an error.
 
-    passed: further descriptors that it gets. Raises EnvironmentFailed if it cannot be started, and ConfigError for
-    values that it cannot be told.
+    passed: further descriptors that it gets. variables: further ones of its environment. Raises EnvironmentFailed if it
+    cannot be started, and ConfigError for values that it cannot be told.
     """
     try:
-        content = pack(dict(task))
+        content = pack({**task, "argv": [os.fsencode(word) for word in sys.argv]})
     except TypeError as error:
         raise ConfigError(
             f"env.options have values that an environment process cannot be told: {error}",
@@ -227,7 +233,7 @@ def execute(
             process = subprocess.Popen(
                 command,
                 pass_fds=ends,
-                env={**THREADS_SLEEP, **os.environ, MARK: mark},
+                env={**THREADS_SLEEP, **hash_seed.DEFAULT, **os.environ, **variables, MARK: mark},
                 stdin=subprocess.DEVNULL,
                 stdout=output.fd,
                 stderr=output.fd,

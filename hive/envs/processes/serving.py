@@ -167,6 +167,7 @@ def serve(arguments: Sequence[int]) -> NoReturn:
         for fd in (result_end, *block_end):
             os.set_inheritable(fd, False)
         given = unpack(_read(task_end))
+        sys.argv[:] = map(os.fsdecode, given.pop("argv"))
         raise_on_exit()
         np.random.seed(0)  # noqa: NPY002  # until the first order: nothing may depend on the time of a start
         random.seed(0)
@@ -192,11 +193,13 @@ def serve(arguments: Sequence[int]) -> NoReturn:
 def _played(recipe: Recipe, question: Mapping[str, Any]) -> Any:
     """Examine an environment, or test whether it repeats itself. A call beyond its limit ends this process."""
     from hive.envs.examination import examine
-    from hive.envs.repeatability import unrepeatable
+    from hive.envs.repeatability import trace, unrepeatable
 
     steps, limit_s, limits = question["steps"], question["limit_s"], question["limits"]
     if question["what"] == "repeats":
         return unrepeatable(recipe, steps, limit_s)
+    if question["what"] == "trace":
+        return trace(recipe, steps, limit_s)
 
     def begin(call: str) -> None:
         faulthandler.dump_traceback_later(limits[call], exit=True)

@@ -19,6 +19,7 @@ import socket
 import sys
 from pathlib import Path
 
+from hive.hash_seed import VARIABLE, seed_of
 from hive.runtime.process.spawning import (
     EARLY,
     PROGRAM,
@@ -43,6 +44,7 @@ def main() -> None:
         code = _run(None, start_fork_server(None, sys.argv[2:]), program)
     else:
         directory, log_folder = map(Path, sys.argv[1:3])
+        os.environ.setdefault(VARIABLE, seed_of(directory))
         lock, modules = int(sys.argv[3]) if len(sys.argv) > 3 else None, modules_to_preload(directory / "resolved.toml")
         code = _run((directory, lock), start_fork_server(log_folder, modules), program)
     sys.exit(code)

@@ -151,6 +151,7 @@ def why_inexact(run: LiveRun, outcome: Outcome) -> list[str]:
         f"it has not reached its goal: {outcome.state}": outcome.state != "finished",
     }
     causes += [cause for cause, holds in events.items() if holds]
+    causes += [f"{name} was another one on a host, or before" for name in run.other_code]
     return causes if causes or outcome.exact else ["its goal was judged at a time, not at an update"]
 
 

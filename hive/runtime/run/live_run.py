@@ -48,6 +48,7 @@ from hive.records.regular import read_regular
 from hive.records.replaced import forget_replaced, restore_replaced
 from hive.records.run_warnings import (
     ACCEPTED,
+    OTHER_CODE,
     OUTPUT_DROPPED,
     RECOVERED,
     SOCKETS_REMOVED,
@@ -62,6 +63,7 @@ from hive.runtime.process.limits import raise_descriptor_limit
 from hive.runtime.process.output import CHECK_S, FLOOD_S, OUTPUT_BYTES, BoundedOutput
 from hive.runtime.process.processes import ProcessTable, SharedMemory
 from hive.runtime.process.stop_signals import REASONS, SIGNALS, blocked, is_ours, recorded
+from hive.runtime.process.user_code.code_of_run import CODE, differences
 from hive.runtime.run.control import PROTOCOL
 from hive.runtime.run.folders import make_socket_folder, restore_socket_folder, sweep
 from hive.runtime.run.main_thread import LOOK_S as MAIN_THREAD_S
@@ -115,6 +117,11 @@ class LiveRun:
         self.concluded = False  # whether the run ends, so that its socket folder is needed no more
         self.warnings = warnings_of(read_jsonl(directory.events_file))  # those of the run that is resumed
         self.facts = facts_of(read_jsonl(directory.events_file))
+        self.code: dict[str, str] = {}  # what collectors have imported: name -> digest or version
+        self.other_code: list[str] = []  # names of what a later one has found otherwise
+        for event in read_jsonl(directory.events_file):
+            self._note_code(event)
+        self.other_code.clear()  # of earlier parts of the run, whose end has named it
         self.output = BoundedOutput(directory.logs)
         self.output_warned: dict[str, int] = {}  # process -> bytes that the last warning named
         raise_descriptor_limit()
@@ -275,6 +282,12 @@ class LiveRun:
     def event(self, kind: str, text: str, fields: dict[str, Tree] | None = None) -> None:
         """Append a line to the event log and to the supervisor's log."""
         self.keep_sockets()  # before a restart, for which the new process needs the folder
+        if kind == CODE:
+            others = self._note_code(fields or {})
+            if others is None:
+                return
+            if others:
+                self._warn_code(text.partition(" ")[0], others)
         if kind == WARNING and (fields or {}).get("warning") in self.config.run.accept:
             kind = ACCEPTED
         entry = {"t": round(time.time(), 3), "kind": kind, "text": text, **(fields or {})}
@@ -283,6 +296,23 @@ class LiveRun:
         self.facts |= facts_of([entry])
         level = logging.WARNING if kind in LOGGED_AS_WARNINGS else logging.INFO
         self.log.log(level, "%s: %s", kind, text)
+
+    def _note_code(self, event: Mapping[str, Any]) -> list[str] | None:
+        """Take what a collector has imported; return the names of what differs, and None if nothing of it is new."""
+        found = event.get("code")
+        if not isinstance(found, Mapping):
+            return []
+        others = [name for name in differences(self.code, found) if name not in self.other_code]
+        is_new = bool(others or found.keys() - self.code.keys())
+        self.code |= {str(name): str(value) for name, value in found.items()}
+        self.other_code += others
+        return others if is_new else None
+
+    def _warn_code(self, who: str, names: Sequence[str]) -> None:
+        """Tell that a collector has other files of the user, or another machine, than those before it."""
+        if modules := [name for name in names if name.startswith("module ")]:
+            cause = f"{' and '.join(modules)} of {who} differs from that with which the run began"
+            self._warn(OTHER_CODE, cause, "give all hosts and parts of a run the same files")
 
     def crash(self, report: CrashReport) -> str:
         """Write a crash report and return its path, "" if it cannot be written."""

@@ -95,6 +95,7 @@ class StatusDocument(TypedDict):
     refused: NotRequired[str]
     pausing: NotRequired[list[str] | None]
     warnings: NotRequired[list[RunWarning]]
+    code: NotRequired[dict[str, str]]  # what collectors have imported: for the head of a run on several hosts
     reason: NotRequired[str]
     results_actor: NotRequired[str]
     results: NotRequired[ResultsDocument]

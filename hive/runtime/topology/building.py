@@ -20,6 +20,7 @@ from hive.config import SCHEMES, Config, load_config
 from hive.config.references import user_code_keys
 from hive.errors import HiveError, NetworkError, TopologyError
 from hive.records import RunDirectory, write_crash
+from hive.records.program import enter
 from hive.runtime.actor.error_location import HIVE, describe, is_interrupt, place_of
 from hive.runtime.topology.topology import Topology
 
@@ -39,6 +40,7 @@ def load(
     Raises HiveError. An exception raised outside of hive also writes a crash report into the directory.
     """
     folder = RunDirectory.open(Path(directory))
+    enter(folder)
     config = config or load_config(folder.resolved_file)
 
     def report_in(located: HiveError, error: BaseException) -> str:

@@ -16,7 +16,7 @@ import pytest
 from hive.config import load_config, render
 from hive.records import RunDirectory, read_jsonl
 from hive.records.run_warnings import RunWarning, facts_of
-from hive.runtime.run.conclusion import conclude
+from hive.runtime.run.conclusion import conclude, why_inexact
 from hive.runtime.run.folders import live_owners
 from hive.runtime.run.live_run import LiveRun
 from hive.runtime.supervise.outcome import Outcome
@@ -119,6 +119,21 @@ def test_an_accepted_warning_is_a_fact(run: LiveRun) -> None:
     assert [*run.warnings] == ["updates skipped"]
     logged = facts_of(read_jsonl(run.directory.events_file))
     assert [*logged] == [*run.facts] == ["return constant", "global random numbers"]
+
+
+def test_collectors_with_other_files_are_told_of_once(run: LiveRun) -> None:
+    mine, other = {"module t": "1", "CPU kernels": "AVX2"}, {"module t": "2", "CPU kernels": "AVX512"}
+    for code in (mine, mine, other, other):
+        run.event("code", "left has module t", {"code": code})
+    assert [event["kind"] for event in read_jsonl(run.directory.events_file)] == ["code", "warning", "code"]
+    assert "module t of left" in run.warnings["other code"].text
+    outcome = Outcome("finished", "", "", "", True, {}, {}, {}, "")
+    assert [cause.partition(" was")[0] for cause in why_inexact(run, outcome)[-2:]] == ["module t", "CPU kernels"]
+    run.close()
+    again = LiveRun(run.directory)  # resumed with what the last part had
+    again.event("code", "collector-0 has module t", {"code": other})
+    assert not again.other_code
+    again.close()
 
 
 def test_a_run_whose_directory_is_removed_ends(run: LiveRun) -> None:
