@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
+OURS = ("hive", "hive_trainer")  # the packages of this distribution
 CODE = "code"  # kind of the event
 DIGITS = 16  # of a SHA-256: 64 bits
 COMPARED = ("torch", "numpy", "gymnasium")  # packages whose versions change results
@@ -51,7 +52,8 @@ def differences(known: Mapping[str, str], found: Mapping[str, str]) -> list[str]
 def is_installed(module: types.ModuleType) -> bool:
     """Whether a module belongs to Python, to hive or to an installed package, so that every process finds it."""
     place = place_of_module(module)
-    return module.__name__.partition(".")[0] == "hive" or any(place.is_relative_to(one) for one in installed_folders())
+    ours = module.__name__.partition(".")[0] in OURS
+    return ours or any(place.is_relative_to(one) for one in installed_folders())
 
 
 def _own_files() -> dict[str, Path]:
@@ -76,7 +78,7 @@ def _file_of(name: str) -> Path | None:
     if spec is None or not spec.origin or not spec.has_location:
         return None
     place = Path(spec.origin).resolve()
-    ours = name.partition(".")[0] == "hive"
+    ours = name.partition(".")[0] in OURS
     return None if ours or any(place.is_relative_to(one) for one in installed_folders()) else place
 
 
