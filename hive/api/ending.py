@@ -18,12 +18,13 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 from hive.cli.parts.interrupts import raising_interrupts
 from hive.runtime.actor.interrupted import Interrupted
 from hive.runtime.process.command import of_program
 from hive.runtime.process.spawning import CALLBACKS, PROGRAM
-from hive.runtime.process.stop_signals import is_ours
+from hive.runtime.process.stop_signals import is_ours, spare_children
 from hive.runtime.run.main_thread import in_main_thread, in_notebook, refuse_at_the_end
 
 
@@ -38,7 +39,6 @@ def ending_as_asked() -> Iterator[None]:
         if interrupt.number == signal.SIGINT:
             raise KeyboardInterrupt from None
         _end_by(interrupt.number)
-        raise
 
 
 @contextmanager
@@ -56,6 +56,7 @@ def cancelled_by_sigterm() -> Iterator[None]:
         received.append(number)
         loop.call_soon_threadsafe(task.cancel)
 
+    spare_children()
     before = signal.signal(signal.SIGTERM, cancel)
     try:
         yield
@@ -84,9 +85,10 @@ def raise_for(signals: Mapping[int, int]) -> None:
         raise Interrupted(min(signals))
 
 
-def _end_by(number: int) -> None:
+def _end_by(number: int) -> NoReturn:
     """End this program by a signal, whose handler is the default again, and write what it has printed first."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
     signal.raise_signal(number)
+    raise SystemExit(128 + number) from None  # the first process of a container has no default action

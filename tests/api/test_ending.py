@@ -43,6 +43,14 @@ def test_sigterm_ends_the_program_once_the_call_is_left() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
 
 
+def test_the_first_process_of_a_container_exits_with_the_code_of_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    raise_signal = signal.raise_signal
+    monkeypatch.setattr(signal, "raise_signal", lambda number: None)  # no default action
+    with pytest.raises(SystemExit) as caught, ending_as_asked():
+        raise_signal(signal.SIGTERM)
+    assert caught.value.code == 128 + signal.SIGTERM
+
+
 def test_a_handler_of_the_program_stays() -> None:
     received: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
