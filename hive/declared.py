@@ -42,6 +42,9 @@ Bounds: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
 
 PIXELS: Bounds = (0.0,), (255.0,)
 
+MOST_STACKED, LEAST_SIDE, CHANNELS = 16, 16, (1, 3, 4)
+"""Of stacked pictures: most pictures, least pixels of a side, and possible channels. Others are grids of their own."""
+
 NUMBER_BYTES = 4
 """Bytes of a discrete value that is stored as a number, lowest byte first."""
 
@@ -57,6 +60,18 @@ def channels_of(shape: Sequence[int], bounds: Bounds) -> str:
     if max(first, middle) * min(middle, last) <= max(middle, last) * min(first, middle):
         return LAST
     return FIRST
+
+
+def stacked_pictures(shape: Sequence[int]) -> int:
+    """Return how many pictures an array of four axes seems to stack, as wrappers of Gymnasium do; 0 for none.
+
+    The first axis has them; of the other three, the first or last has one, three or four channels.
+    """
+    if len(shape) != 4 or shape[0] > MOST_STACKED:
+        return 0
+    first, middle, last = shape[1:]
+    sides = (first, middle) if last in CHANNELS else (middle, last) if first in CHANNELS else (0, 0)
+    return shape[0] if min(sides) >= LEAST_SIDE else 0
 
 
 def declared_bounds(low: Sequence[float], high: Sequence[float], limits: tuple[float, float]) -> Bounds:

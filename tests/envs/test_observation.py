@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from hive.config import load_config
+from hive.envs.spaces.actions import Discrete
+from hive.envs.spaces.meaning import configured_meaning
 from hive.envs.spaces.observation import ArraySpec, ObservationSpec, observation_spec
+from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.checks import Checks, store
 from hive.errors import EnvironmentFailed
 
@@ -176,6 +180,34 @@ def test_bounds_of_integers_declare_a_scale_up_to_two_to_the_sixteen(
 ) -> None:
     spec = observation_spec("Any-v0", spaces.Box(low, high, (2,), np.dtype(dtype).type))
     assert (spec.low, spec.high) == (((), ()) if scale is None else ((scale[0],), (scale[1],)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "refused"),
+    [
+        ((4, 84, 84, 3), True),
+        ((3, 3, 32, 32), True),
+        ((4, 84, 84, 1), True),
+        ((32, 32, 32, 1), False),  # a grid in space
+        ((2, 8, 8, 3), False),  # planes of boards
+        ((4, 84, 84, 7), False),
+        ((84, 84, 4), False),
+    ],
+)
+def test_stacked_pictures_name_the_key_that_stacks(shape: tuple[int, ...], refused: bool) -> None:
+    whole = observation_spec("Any-v0", spaces.Dict(camera=spaces.Box(0, 255, shape, np.uint8)))
+    spec = EnvironmentSpec("Any-v0", whole, Discrete(2))
+    meanings = {
+        images: load_config("a.toml", [f'env.images="{images}"'], text='[env]\nid = "Any-v0"\n').env
+        for images in ("auto", "none")
+    }
+    assert configured_meaning(spec, meanings["none"]).observation == whole
+    if not refused:
+        configured_meaning(spec, meanings["auto"])
+        return
+    with pytest.raises(EnvironmentFailed, match=r"camera uint8 .* has four axes") as caught:
+        configured_meaning(spec, meanings["auto"])
+    assert f"env.frame_stack = {shape[0]}" in caught.value.hint
 
 
 def test_parts_of_the_same_name_are_ordered_by_path() -> None:

@@ -11,10 +11,21 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hive.declared import ABSENT, EARLIER, FIRST, LAST, NO_IMAGE, earlier_bounds, earlier_channels, is_bound
+from hive.declared import (
+    ABSENT,
+    EARLIER,
+    FIRST,
+    LAST,
+    NO_IMAGE,
+    earlier_bounds,
+    earlier_channels,
+    is_bound,
+    stacked_pictures,
+)
 from hive.envs.spaces.actions import ActionSpec, Box, Composite
 from hive.envs.spaces.observation import ArraySpec, ObservationPart, ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
+from hive.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
     from hive.config import EnvConfig
@@ -35,6 +46,14 @@ def _meant(observation: ObservationSpec, action: ActionSpec, env: EnvConfig) -> 
     observation = replace(observation, stack=env.frame_stack)
     if env.rules == 1:
         return {"observation": earlier_meaning(observation), "action": action}
+    for one in observation.inputs:
+        if env.images != "none" and (count := stacked_pictures(one.shape)):
+            raise EnvironmentFailed(
+                f"{_named(one)} of `{env.id}` has four axes, which hive reads as numbers and not as {count} pictures",
+                hint="let the environment return one picture, without FrameStackObservation, and set "
+                f'env.frame_stack = {count}; env.images = "none" takes them as numbers',
+                permanent=True,
+            )
     changed = [_configured(one, env) for one in observation.inputs]
     acted = _scaled(action) if env.scale_actions else action
     return {"observation": _with_inputs(observation, changed), "action": acted}
