@@ -24,6 +24,7 @@ from hive.records import (
 )
 from hive.records.owner import owner_of
 from hive.runtime.process.pidfds import has_exited, opened, send_signal
+from hive.runtime.process.spawning import is_supervisor
 from hive.runtime.run.control import ControlClient, control_path
 
 
@@ -63,7 +64,12 @@ def run_down(options: argparse.Namespace) -> int:
 
 
 def _end_by_signal(directory: RunDirectory, facts: RunFacts, now: bool) -> None:
-    """End a run whose socket folder was removed by signals to its supervisor; a second one ends it at once."""
+    """End a run whose socket folder was removed by signals to its supervisor; a second one ends it at once.
+
+    Raises UsageError if run.json, which may be anybody's, names another process.
+    """
+    if not is_supervisor(facts.pid):
+        raise UsageError(f"{directory.run_file} names process {facts.pid}, which is no supervisor of hive")
     print_to_stderr(f"the socket folder of {directory.name} is gone: ending its supervisor ({facts.pid}) by SIGTERM")
     waits = WaitReporter()
     if (pidfd := opened(facts.pid, lambda: is_alive(facts))) is not None:

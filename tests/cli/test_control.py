@@ -293,3 +293,12 @@ def test_down_of_one_of_several(place: Place) -> None:
     done = place.hive("down")
     assert (done.code, done.err) == (2, "error: several runs are live: a-1, b-1\n\nhint: add the name of one\n")
     assert [supervisor.asked for supervisor in place.supervisors] == [[], []]
+
+
+def test_down_signals_no_process_that_is_no_supervisor(place: Place) -> None:
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        place.live(None, pid=stranger.pid)
+        done = place.hive("down", "cartpole-1")
+        assert (done.code, f"process {stranger.pid}, which is no supervisor" in done.err) == (2, True)
+        assert stranger.poll() is None
+        stranger.kill()
