@@ -109,7 +109,7 @@ def _values(run: RunCurves) -> Mapping[str, Any] | None:
     except OSError:
         whole = ""  # most runs have none
     return {
-        name: _placeless(value, f"{session.resolve()}:", f"{session.name}({whole}):")
+        name: _placeless(value, f"{session}:", f"{session.name}({whole}):")
         for entry in run.config.entries()
         if entry.name not in (SEED, NAME)
         for name, value in _parts(run.config, entry)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import socket
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import hive
 from hive.cli.parts.resuming import prepare
 from hive.cli.parts.starting import raise_failure
 from hive.errors import HiveError, RecordError
 from hive.records import JsonlWriter, RunDirectory, replace_best, write_checkpoint, write_crash
+from hive.records.owner import give_up
 from hive.schemes.trainer import resumed_from
 
 if TYPE_CHECKING:
@@ -74,6 +78,11 @@ def _text(text: str) -> Callable[[Path], object]:
     return lambda path: path.write_text(text)
 
 
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(8 << 30)
+
+
 MAKERS: dict[str, Callable[[Path], object]] = {
     "nothing": lambda path: None,
     "pipe": os.mkfifo,
@@ -90,6 +99,8 @@ MAKERS: dict[str, Callable[[Path], object]] = {
     "deeper": _text('{"a":' * 100_000),
     "keys": _text(json.dumps({HOSTILE: HOSTILE}) + "\n"),
     "number": _text("9" * 5000 + "\n"),
+    "outside": lambda path: path.symlink_to(Path(os.environ["HIVE_HOME"]).parent / "outside" / path.name),
+    "sparse": _sparse,
 }
 PLACES = (
     *("config.toml", "resolved.toml", "run.json", "resume.json", "failure.json", "summary.json", ".reserve"),
@@ -102,12 +113,16 @@ PLACES = (
         "log/learner-0.out",
         "log/supervisor.log",
     ),
+    *("policies.json", "policies", "policies/b", "policies/b/checkpoints", "policies/b/metrics.jsonl", "run.lock"),
+    *("spaces.json", "environments", "videos", "tuning.json", "session.py", "ahead-1", "ahead-1/from.json"),
     *("crash/learner-0-1.txt", "checkpoints/000100", "checkpoints/000100/DONE", "checkpoints/000100/state.json"),
     *("best", "best/000090/state.json", "best/000090/weights.safetensors", "not-finite", "crash", "checkpoints", "log"),
 )
 COMMANDS = (
     *(*VIEWS, ("ls", "--json"), ("ps", "--json", "cart-1"), ("monitor", "--json", "cart-1"), ("logs", "cart-1")),
     *(("doctor", "cart-1"), ("down", "cart-1"), ("eval", "cart-1", "--episodes", "1"), ("stack", "cart-1")),
+    *(("compare", "cart-1"), ("plot", "cart-1", "-o", "p.svg"), ("export", "cart-1"), ("save", "cart-1")),
+    *(("save", "cart-1", "--replay", "m.npz"), ("prune", "cart-1", "--keep", "1", "--ahead", "--yes"), ("prune",)),
 )
 
 
@@ -125,30 +140,47 @@ def whole_run(place: Place, ended: bool) -> RunDirectory:
     weights = {"weights": np.zeros(4, np.float32)}
     write_checkpoint(directory.checkpoints, 100, tensors=weights, parts={}, state={"scheduled": True, "env_steps": 10})
     replace_best(directory.best, 90, tensors=weights, state={"mean_return": 1.0})
+    rows = [{"name": name, "agents": [name], "algorithm": "ppo", "folder": f"policies/{name}"} for name in "ab"]
+    directory.policies_file.write_text(json.dumps({"policies": [{**rows[0], "folder": ""}, rows[1]]}))
+    other = RunDirectory.of_policy(directory.policies / "b")
+    write_checkpoint(other.checkpoints, 100, tensors=weights, parts={}, state={"scheduled": True, "env_steps": 10})
+    other.metrics_file.write_text(text_of(METRICS))
+    (directory.path / "ahead-1/log").mkdir(parents=True)
+    (directory.path / "ahead-1/from.json").write_text('{"update": 1, "updates": 1}')
+    (directory.path / "ahead-1/CUT").touch()
     return directory
 
 
-def tree(directory: RunDirectory) -> dict[Path, object]:
-    return {
-        path: path.read_bytes() if path.is_file() and not path.is_symlink() else path.lstat().st_mode
-        for path in directory.path.rglob("*")
-    }
+def tree(folder: Path) -> dict[Path, object]:
+    """Return what is in a folder. Files of gigabytes count by their size."""
+    found: dict[Path, object] = {}
+    for path in folder.rglob("*"):
+        facts = path.lstat()
+        small = stat.S_ISREG(facts.st_mode) and facts.st_size < 1 << 20
+        found[path] = path.read_bytes() if small else (facts.st_mode, facts.st_size if path.is_file() else 0)
+    return found
 
 
 def resume(directory: RunDirectory) -> None:
     """Prepare to resume, which succeeds or raises one of hive's errors and changes nothing."""
-    before = tree(directory)
+    before = tree(directory.path)
     try:
-        prepare("cart-1", exact=False)
+        give_up(prepare("cart-1", exact=False))
         resumed_from(directory.path)
     except HiveError:
-        assert tree(directory) == before
+        after = tree(directory.path)
+        assert {path: after[path] for path in after if path != directory.lock_file} == {
+            path: before[path] for path in before if path != directory.lock_file
+        }
 
 
-@pytest.mark.full(reason="1,600 commands take seconds")
+@pytest.mark.full(reason="4,400 commands take a minute")
 @pytest.mark.parametrize(("number", "maker"), list(enumerate(MAKERS)), ids=MAKERS)
 def test_commands_with_every_file_replaced(place: Place, number: int, maker: str) -> None:
     """Each file is replaced by each thing, and each command meets each of both. Every fourth run is a lost one."""
+    shutil.move(whole_run(place, ended=True).path, outside := place.folder / "outside")
+    (outside / ".x.hive-tmp").mkdir()
+    before = tree(outside)
     for at, name in enumerate(PLACES, start=number):
         ended = at % 4 > 0
         directory = whole_run(place, ended)
@@ -161,8 +193,11 @@ def test_commands_with_every_file_replaced(place: Place, number: int, maker: str
             done = place.hive(*words)
             assert done.code in (0, 1, 2), (name, words)
             assert all(line.isprintable() for line in (done.out + done.err).split("\n")), (name, words)
+        with contextlib.suppress(HiveError):
+            hive.load(directory.path)
         resume(directory)
         shutil.rmtree(directory.path)
+        assert tree(outside) == before, name
 
 
 def test_doctor_looks_into_no_link(place: Place) -> None:

@@ -41,9 +41,9 @@ def read_weight_file(path: Path) -> WeightFile:
     """Read a safetensors file; links are followed. Raises RecordError with the file and the cause."""
     try:
         data = read_regular(path.resolve())
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         raise RecordError(
-            f"the weights `{path}` cannot be read: {error.strerror or error}",
+            f"the weights `{path}` cannot be read: {getattr(error, 'strerror', None) or error}",
             hint="a relative path begins at the folder in which the run is started",
         ) from None
     try:
