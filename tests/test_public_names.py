@@ -281,7 +281,7 @@ RUNS = (
     ["network.normalize_observations=true", "network.normalize_rewards=true", "network.novelty_weight=0.1"],
     ["env.info=['a']", "gradients.compression=top-k", "network.memory=lstm"],
     ["env.frame_stack=2", "gradients.compression=bf16"],
-    ["run.scheme=dqn", "algorithm.initial_errors=true", "env.frame_stack=2"],
+    ["run.scheme=dqn", "algorithm.initial_errors=true", "algorithm.priority_exponent=0.6", "env.frame_stack=2"],
 )
 
 

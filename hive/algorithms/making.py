@@ -24,6 +24,7 @@ from hive.config import (
     AlgorithmConfig,
     BCConfig,
     C51Config,
+    Config,
     DDPGConfig,
     DQNConfig,
     IMPALAConfig,
@@ -37,8 +38,10 @@ from hive.config import (
     is_reference,
     load_reference,
 )
+from hive.config.keys import keys_of
 from hive.errors import TopologyError
 from hive.networks.act.distributions import ActionDistribution
+from hive.networks.act.exploration import SoftChoices
 from hive.networks.build.parameters import HeadParameters
 
 MEMBERS = (
@@ -106,6 +109,27 @@ def _takes_round_steps(make: Callable[..., object]) -> bool:
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
             return False
     return False
+
+
+def check_effect(config: Config, distribution: ActionDistribution, columns: int) -> None:
+    """Raise TopologyError for a key of [algorithm] that is given and has no effect in this environment.
+
+    distribution: that of the algorithm. columns: environments of the run, or all agents in them. Keys that other keys
+    leave without an effect are in hive.config.rules.
+    """
+    sac, discrete = isinstance(config.algorithm, SACConfig), isinstance(distribution, SoftChoices)
+    idle = (
+        ("target_entropy", sac and discrete, "a discrete action", "set algorithm.target_entropy_share instead"),
+        ("target_entropy_share", sac and not discrete, "a box action", "set algorithm.target_entropy instead"),
+        ("exploration_spread", columns == 1, "a single environment", "raise collection.envs, or leave it out"),
+    )
+    table: type = type(config.algorithm)
+    for name, has_none, what, way_out in idle:
+        if not has_none or name not in keys_of(table):
+            continue
+        value, default = getattr(config.algorithm, name), keys_of(table)[name].default
+        if value != config.unset.get(f"algorithm.{name}", default):
+            raise TopologyError(f"algorithm.{name} = {value} has no effect with {what}", hint=way_out)
 
 
 def heads_of_algorithm(algorithm: Algorithm | ReplayAlgorithm) -> tuple[str | HeadParameters, ...]:

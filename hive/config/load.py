@@ -32,7 +32,7 @@ from hive.config.points import SCHEDULE, SCHEDULES
 from hive.config.policies import OVERRIDDEN, POLICIES, PolicyConfig, fault_of_policy, table_of
 from hive.config.problems import FileSource, OfPolicy, Override, Problem, Renamed, ValueSource, config_error
 from hive.config.references import beside
-from hive.config.rules import RULES, Rule
+from hive.config.rules import IDLE, RULES, Idle, Rule
 from hive.config.run_names import program_name, trained_name
 from hive.config.schema import CUSTOM, SECTIONS, Config
 from hive.config.schemes import ALGORITHM_DEFAULTS, DEFINING, SCHEMES
@@ -80,7 +80,7 @@ class ConfigText:
 
     def config(self, overrides: Iterable[str] = (), defaults: Mapping[str, Any] = MappingProxyType({})) -> Config:
         """Return the config with these overrides and defaults. Raises ConfigError with all problems."""
-        loader = _Loader(self._source)
+        loader = _Loader(self._source, is_resolved=self.is_resolved)
         loader.defaults |= defaults
         if self.is_resolved:  # it has all keys, so one without this key is older than the key
             loader.defaults |= {"env.rules": 1, "algorithm.importance_clip": 0.0}
@@ -122,8 +122,11 @@ class _Given:
 class _Loader:
     """Collects the values of one config and its problems; see the module for the steps."""
 
-    def __init__(self, file: FileSource) -> None:
+    def __init__(self, file: FileSource, *, is_resolved: bool = False, of: PolicyConfig | None = None) -> None:
+        """is_resolved: whether the file is a run's own, which has all keys. of: the policy whose values it collects."""
         self.file = file
+        self.is_resolved = is_resolved
+        self.of = of
         self.problems: list[Problem] = []
         self.faulty: set[str] = set()  # full names of keys, and names of tables, that have a problem
         self.given: dict[tuple[str, str], _Given] = {}  # (table, key) -> its last value
@@ -186,7 +189,7 @@ class _Loader:
 
         config: of the run, whose other tables hold for an algorithm with other defaults, too.
         """
-        loader = _Loader(self.file)
+        loader = _Loader(self.file, is_resolved=self.is_resolved, of=policy)
         loader.defaults |= self.first_defaults
         for section, table in _tables(config).items():
             kind: type = type(table)
@@ -242,9 +245,12 @@ class _Loader:
             section, _, name = formula.name.partition(".")
             if (section, name) in self.given and hasattr(getattr(config, section), name):
                 self.unset[formula.name] = formula.value(self.unset[formula.name], config)
-        for rule in RULES:
-            if not {rule.name, *rule.others} & self.faulty:
-                self._check_rule(rule, config)
+        broken: set[str] = set()  # keys that have a problem by now: they need no second one
+        for rule in (*RULES, *IDLE):
+            if {rule.name, *rule.others} & self.faulty or (isinstance(rule, Idle) and rule.name in broken):
+                continue
+            if self._applies(rule, config) and self._check_rule(rule, config):
+                broken.add(rule.name)
         return config
 
     def _config(self) -> Config:
@@ -364,12 +370,32 @@ class _Loader:
         section, _, name = full.partition(".")
         return self._origin(full) != "default" and (section, name) not in self.given and full not in KEPT_DEFAULTS
 
-    def _check_rule(self, rule: Rule, config: Config) -> None:
-        """Check a rule between valid keys; its problem marks every one of them that the file or `--set` gives."""
-        value = config.value(rule.name)
-        breach = rule.breach(value, *map(config.value, rule.others))
+    def _applies(self, rule: Rule, config: Config) -> bool:
+        """Return whether a rule is to be checked: that a key has no effect, where a user has given it another value.
+
+        A run's own config has all keys, and may be of an earlier hive. Of a policy only its own tables count.
+        """
+        if not isinstance(rule, Idle):
+            return True
+        section, _, name = rule.name.partition(".")
+        given = self.given.get((section, name))
+        if given is None or not hasattr(getattr(config, section), name):
+            return False
+        if config.value(rule.name) == self.unset[rule.name]:
+            return False
+        source = given.source
+        while isinstance(source, Renamed):
+            source = source.source
+        if self.of is not None and not isinstance(source, OfPolicy):
+            return False
+        return not self.is_resolved or isinstance(source, Override)
+
+    def _check_rule(self, rule: Rule, config: Config) -> bool:
+        """Return whether a rule between valid keys is broken; its problem marks all that the file or `--set` gives."""
+        value, values = config.value(rule.name), [config.value(other) for other in rule.others]
+        breach = rule.breach(*values) if isinstance(rule, Idle) else rule.breach(value, *values)
         if not breach:
-            return
+            return False
         others = [f"{other} = {shown(config.value(other))} ({config.origin(other)})" for other in rule.others]
         # At least one path is left: defaults, including those of the schemes, obey all rules.
         paths = [(section, key) for section, _, key in (full.partition(".") for full in (rule.name, *rule.others))]
@@ -382,6 +408,7 @@ class _Loader:
             marks = self.given[other].source.problem(other, "").marks
             problem = replace(problem, marks=problem.marks + marks)
         self.problems.append(problem)
+        return True
 
     def _unknown_section(self, section: str, table: Any, source: ValueSource) -> None:
         is_table = isinstance(table, dict)

@@ -15,7 +15,7 @@ from typing import Any
 from hive.config.algorithms import ALGORITHMS, AgentConfig
 from hive.config.each import are_each, evaluator_indices, has_placeholders, outside, training_indices
 from hive.config.keys import is_reference, keys_of
-from hive.config.refusals import KEYS, VALUES, Refusal
+from hive.config.refusals import KEYS, REPLAYING, VALUES, Refusal
 from hive.config.schema import HEAD, EnvConfig, NetworkConfig
 from hive.config.values import closest, shown
 from hive.printable import printable
@@ -32,6 +32,14 @@ class Rule:
     name: str
     others: tuple[str, ...]
     breach: Callable[..., str]
+
+
+@dataclass(frozen=True)
+class Idle(Rule):
+    """A rule by which a given value of the key `name` has no effect, though it is not the default.
+
+    Defaults need not obey it, and configs of earlier runs may break it. breach: of the values of `others` alone.
+    """
 
 
 APART = ("reset_limit_s", "step_limit_s", "memory_limit", "restarts", "window_s", "on_failure")
@@ -306,6 +314,42 @@ def _gsde_breach(text: str, allowed: Any) -> Callable[[str, Any], str]:
     return lambda distribution, value: text if distribution == "gsde" and value != allowed else ""
 
 
+def _no_lag_breach(max_lag: int, interval: int) -> str:
+    without = "it has no effect without lag, which it corrects: {0}, {1}; leave it out"
+    return "" if max_lag or interval > 1 else without
+
+
+def _no_clip_breach(clip: float) -> str:
+    return "" if clip else "it has no effect: {0} turns all weights off"
+
+
+def _no_priorities_breach(exponent: float) -> str:
+    return (
+        "" if exponent else "it has no effect without priorities, {0}: set algorithm.priority_exponent, or leave it out"
+    )
+
+
+def _fixed_temperature_breach(learns: bool) -> str:
+    return "" if learns else "it has no effect with {0}: algorithm.temperature stays as it is"
+
+
+def _no_noise_breach(noise: float) -> str:
+    return "" if noise else "it has no effect with {0}: there is no noise to limit"
+
+
+def _no_rmsprop_breach(optimizer: str) -> str:
+    return "" if optimizer == "rmsprop" else "it has no effect with {0}: leave it out"
+
+
+def _no_pool_breach(algorithm: str) -> str:
+    replays = algorithm in REPLAYING
+    return "it has no effect with {0}: its learner takes all rollouts; leave it out" if replays else ""
+
+
+def _no_replicas_breach(workers: int) -> str:
+    return "" if workers else "it has no effect without gradient workers: set gradients.workers, or leave it out"
+
+
 PROGRAMS = ("env.command", "env.connect")
 GAINS = ("hidden_gain", "policy_gain", "value_gain")
 IGNORED = {
@@ -387,3 +431,17 @@ RULES = (
     Rule("evaluation.keep_videos", ("evaluation.videos",), _keep_videos_breach),
 )
 """All rules, in the order in which they are checked."""
+
+IDLE = (
+    Idle("algorithm.vtrace", ("collection.max_lag", "collection.broadcast_interval"), _no_lag_breach),
+    Idle("algorithm.vtrace", ("algorithm.importance_clip",), _no_clip_breach),
+    Idle("algorithm.importance_exponent", ("algorithm.priority_exponent",), _no_priorities_breach),
+    Idle("algorithm.initial_errors", ("algorithm.priority_exponent",), _no_priorities_breach),
+    Idle("algorithm.target_entropy", ("algorithm.learn_temperature",), _fixed_temperature_breach),
+    Idle("algorithm.target_entropy_share", ("algorithm.learn_temperature",), _fixed_temperature_breach),
+    Idle("algorithm.target_noise_clip", ("algorithm.target_noise",), _no_noise_breach),
+    Idle("algorithm.rmsprop_decay", ("algorithm.optimizer",), _no_rmsprop_breach),
+    Idle("collection.ownership", ("algorithm.name",), _no_pool_breach),
+    Idle("gradients.decentralized", ("gradients.workers",), _no_replicas_breach),
+)
+"""Keys that others leave without an effect. What depends on the environment is in hive.algorithms.making."""

@@ -17,7 +17,7 @@ from torch import nn
 
 from hive.algorithms.algorithm import Algorithm
 from hive.algorithms.batches.novelty import SeeksNovelty
-from hive.algorithms.making import heads_of_algorithm, make_algorithm
+from hive.algorithms.making import check_effect, heads_of_algorithm, make_algorithm
 from hive.algorithms.replaying import ReplayAlgorithm, warmup_rounds
 from hive.config import AgentConfig, Config, EnvConfig, ReplayConfig, TargetConfig, is_reference
 from hive.envs import (
@@ -129,6 +129,8 @@ class Blueprint:
         self._count_rounds()
         algorithm = self.algorithm()
         self._count_gradients(algorithm)
+        if resume is None:  # an earlier hive let such keys be
+            check_effect(config, algorithm.distribution, self.collectors * self.columns)
         self.distribution: ActionDistribution = self._begun(algorithm.distribution)
         self.heads = heads_of_algorithm(algorithm)
         weights = config.network.weights if resume is None else {}

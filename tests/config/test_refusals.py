@@ -44,7 +44,7 @@ def test_other_algorithms_take_these_values(what: str) -> None:
     takers = {"a2c", "nstep-q"} - {name for row in KEYS if row.what == what for name in row.algorithms}
     assert takers
     for name in takers:
-        assert load(name, f"{what}={REFUSED[what]}")
+        assert load(name, f"{what}={REFUSED[what]}", "gradients.workers=2")
 
 
 def test_no_default_is_refused() -> None:

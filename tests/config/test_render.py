@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hive.config import Config, load_config, render, resolved
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import Key, keys_of
-from hive.config.refusals import KEYS, OF_BC
-from hive.config.rules import APART
+from hive.config.refusals import KEYS, OF_BC, REPLAYING
+from hive.config.rules import APART, IDLE
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
 from hive.config.values import toml_text
@@ -88,6 +88,7 @@ RULED = {
     *("env.command", "env.connect", "collection.helpers"),
     *(f"env.{name}" for name in APART),
     *(row.what for row in (*KEYS, *OF_BC)),
+    *(idle.name for idle in IDLE),
     *("network.hidden_gain", "network.policy_gain", "network.value_gain"),  # the uniform weights of ddpg have none
 }
 
@@ -130,7 +131,8 @@ def configs(draw: st.DrawFn) -> Config:
     config = load_config(draw(TEXT), text="\n".join(lines))
     extra = draw(st.integers(0, 3))
     lag = config.collection.max_lag + extra * (config.collection.communication != "synchronous")
-    ownership = "pool" if config.collection.workers % max(1, config.gradients.workers) else "gradient_worker"
+    shared = config.collection.workers % max(1, config.gradients.workers) == 0 and algorithm not in REPLAYING
+    ownership = "gradient_worker" if shared else "pool"
     overrides = [
         f"collection.max_lag={lag}",
         f"collection.slots={lag + 2 + extra}",

@@ -560,7 +560,7 @@ def test_who_is_cut_short_keeps_what_it_has() -> None:
     ],
 )
 def test_what_needs_rounds_is_refused_without(override: str, free: str, wrong: str) -> None:
-    load_config("x", [override], text=ENV)
+    load_config("x", [override, "gradients.workers=2"], text=ENV)
     with pytest.raises(ConfigError, match=wrong):
         load_config("x", [override, f"{free}.communication=asynchronous"], text=ENV)
 

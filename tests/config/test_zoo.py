@@ -166,6 +166,22 @@ def test_conversions_of_each_algorithm(tmp_path: Path, file: str, entry: str, ex
     check(config, expected)
 
 
+@pytest.mark.parametrize(
+    ("file", "entry", "what"),
+    [
+        ("sac.yml", "ent_coef: 0.1, target_entropy: -6", "target_entropy: -6"),
+        ("td3.yml", "target_policy_noise: 0.0, target_noise_clip: 0.3", "target_noise_clip: 0.3"),
+        ("a2c.yml", "policy_kwargs: 'dict(optimizer_kwargs=dict(alpha=0.9))'", "policy_kwargs.optimizer_kwargs"),
+    ],
+)
+def test_keys_without_an_effect_are_left_out(tmp_path: Path, file: str, entry: str, what: str) -> None:
+    draft, _ = translated(
+        tmp_path, f"Own-v0: {{n_timesteps: 10000, use_rms_prop: false, {entry}}}", "Own-v0", file, BOX
+    )
+    (note,) = [note for note in draft.notes if note.what.startswith(what)]
+    assert "no effect" in note.text
+
+
 def test_no_key_is_left_out_in_silence(tmp_path: Path) -> None:
     keys = {
         "n_envs: 8": "",

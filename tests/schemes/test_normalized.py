@@ -42,7 +42,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "a3c": ("a3c", modes("asynchronous", "asynchronous", 2, 2)),
     "rapid": ("rapid", modes("asynchronous", "synchronous", 2, 2)),
     "dqn 2 x 2": ("dqn", {**TWO, **REPLAY, **PRIORITIES}),
-    "c51": ("c51", {**modes("synchronous", "synchronous", 1, 1), **REPLAY, "algorithm__initial_errors": "true"}),
+    "c51": ("c51", {**modes("synchronous", "synchronous", 1, 1), **REPLAY, **PRIORITIES}),
     "qr-dqn": ("qr-dqn", {**modes("pipelined", "synchronous", 1, 2), **REPLAY, **PRIORITIES}),
     "apex": ("apex", {**modes("asynchronous", "pipelined", 2, 1), **REPLAY}),
     "sac": ("sac", {**modes("synchronous", "synchronous", 1, 0), **REPLAY, **BOX}),

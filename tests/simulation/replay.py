@@ -139,7 +139,8 @@ def schedule(seed: int, *, exact: bool | None = None) -> Schedule:
         sets += [f"run.scheme={chance.choice(('sac', 'td3'))}", "env.id=simulation.replay:Continuous"]
         sets.append(f"algorithm.critic_first={chance.choice(('false', 'true'))}")
     else:
-        sets += ["run.scheme=dqn", "env.id=simulation.replay:Numbered", f"algorithm.initial_errors={initial_errors}"]
+        sets += ["run.scheme=dqn", "env.id=simulation.replay:Numbered"]
+        sets += [f"algorithm.initial_errors={initial_errors}"] * ("algorithm.priority_exponent=0.6" in sets)
     if chance.random() < NORMALIZED:
         sets += ["network.normalize_observations=true", "network.normalize_rewards=true"]
     return Schedule(seed, tuple(sets), faults, exact)

@@ -9,6 +9,7 @@ from typing import Any
 
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import Key, keys_of
+from hive.config.rules import IDLE
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
 from hive.config.templates import Setting
@@ -92,6 +93,24 @@ class Draft:
         for name, value in values.items():
             if name not in self.settings and self._declared(name) is not None:
                 self.settings[name] = Setting(name, value, USUAL)
+
+    def drop_idle(self) -> None:
+        """Leave keys out that have no effect beside the others, which a config of hive may not have."""
+        for idle in IDLE:
+            values = [self._value(other) for other in idle.others]
+            if idle.name not in self.settings or not (text := idle.breach(*values)):
+                continue
+            others = (f"{other} = {shown(value)}" for other, value in zip(idle.others, values, strict=True))
+            setting = self.settings.pop(idle.name)
+            if setting.written:
+                self.notes.append(Note(setting.reason, text.format(*others), translated=False))
+
+    def _value(self, name: str) -> Any:
+        """Return the value that a key of hive has so far; None if this algorithm has none."""
+        if name in self.settings:
+            return self.settings[name].value
+        declared = self._declared(name)
+        return self.algorithm if name == "algorithm.name" else None if declared is None else declared.default
 
     def leave(self, key: str, text: str, part: str = "") -> None:
         """Note that `key` has no translation. part: only this part of its value."""

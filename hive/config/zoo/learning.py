@@ -45,6 +45,7 @@ def translate_learning(draft: Draft, actions: Actions) -> None:
     if draft.scheme == "qr-dqn":
         draft.usual({"algorithm.optimizer_epsilon": 0.01 / draft.count("batch_size")})
     draft.usual(usual_settings(draft.scheme))
+    draft.drop_idle()
 
 
 def _replays(draft: Draft) -> bool:

@@ -176,7 +176,9 @@ def test_hints_of_refused_changes(run: RunDirectory) -> None:
     with pytest.raises(UsageError) as caught:
         live_change(run, config_of(run), ["collection.workers=4"])
     assert caught.value.hint == "`hive scale` changes numbers of workers"
-    run.resolved_file.write_text(render(load_config(run.resolved_file, ["gradients.decentralized=true"])))
+    run.resolved_file.write_text(
+        render(load_config(run.resolved_file, ["gradients.decentralized=true", "gradients.workers=2"]))
+    )
     with pytest.raises(UsageError, match=r"(?m)would not change it at the same turn$") as caught:
         live_change(run, config_of(run), ["algorithm.discount=0.9"])
     assert caught.value.hint == "hive down cart-1; hive resume cart-1 --set algorithm.discount=0.9"
