@@ -32,6 +32,8 @@ def run(settings: dict[str, Any], seed: int, how: str) -> dict[str, Any]:
         keys = [f"run.seed={seed}", f"run.steps={settings['steps']}", "record.every_s=0.5"]
         directory, seconds = train(keys, home, config)
         summary = json.loads((directory / "summary.json").read_text())
+        if summary["mean_return_100"] is None:
+            sys.exit(f"no episode ended in {summary['env_steps']:,} steps")
         return {
             "steps": summary["env_steps"],
             "seconds": seconds,
