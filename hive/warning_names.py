@@ -32,6 +32,9 @@ WARNINGS: Mapping[str, WarningKind] = {
         "Gradients that are not finite were left out, so less is learned than the steps say.",
         ("values explain nothing", "return constant"),
     ),
+    "given data": WarningKind(
+        "The transitions of algorithm.replay_from are in other units than the environment, or do not follow each other."
+    ),
     "other code": WarningKind(
         "Collectors, or parts of a run, have different files of the environment: the results are of two environments."
     ),

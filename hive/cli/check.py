@@ -230,6 +230,9 @@ def _print(checked: Checked, tried: Tried, options: argparse.Namespace) -> tuple
         print(hidden_line(config, options.round_trip / 1e3, trial["updates"], trial["train_s"]))
     warnings = beginning_warnings(config)
     warnings += [RunWarning(VIDEOS_OFF, f"evaluation.videos: {unrecorded}", "", 0)] if unrecorded else []
+    if trial is not None:
+        warnings += [RunWarning.of(data) for data in trial["warnings"]]
+        print_notes([trial["given"]] if trial["given"] else [])
     print_warnings(warnings, config)
     if not options.draw:
         _print_advice(tried.examined, options, config)

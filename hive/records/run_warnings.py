@@ -32,6 +32,7 @@ CALLBACK_FAILED = "callback failed"  # a warning of a callback's actor; it does 
 OUTSIDE = "observations outside"  # warnings of `hive check`, of what an environment did
 NO_EPISODE = "no episode ended"  # also of a run
 EPISODES_CUT = "episodes cut"
+GIVEN_DATA = "given data"  # a warning of the first collector and of the learner; it does not end
 OTHER_CODE = "other code"  # a warning of the supervisor
 VIDEOS_OFF = "videos off"
 RANDOM_BEGINNING = "random beginning"  # a warning of a new run's config

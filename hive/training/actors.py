@@ -221,8 +221,8 @@ class CollectorActor(Actor):
             self.behaviour.unpin()
             self.status.add(self.steps, steps_in(slot.arrays))
             self._name_draws()  # before the rollout counts, so that the run's summary has it
+            self._name_statistics(slot.arrays["observations"])  # before others may write into the slot
             self.rollouts.commit(slot)
-            self._name_statistics()
             self._name_code()
             if self.apart is not None:
                 self.apart.write()
@@ -244,8 +244,11 @@ class CollectorActor(Actor):
             advice = "collection.helpers = 0, or a generator of its own in each environment, makes them equal"
             self.note(FACT, f"{cause}, so their numbers depend on collection.helpers; {advice}", fact=GLOBAL_DRAWS)
 
-    def _name_statistics(self) -> None:
-        """Warn of running means in the environments, which have changed in the first rollout, and of unused masks."""
+    def _name_statistics(self, observations: NDArray[Any]) -> None:
+        """Warn of running means in the environments, which have changed in the first rollout, and of unused masks.
+
+        observations: of that rollout, in stored form; transitions that were given may have other units.
+        """
         if self.watched is None:
             return
         texts = [statistics_text(found) for found in self.watched.changed()]
@@ -253,6 +256,9 @@ class CollectorActor(Actor):
             self._warn(RUNNING_STATISTICS, *map("; ".join, zip(*texts, strict=True)))
         if self.watched.unused_mask is not None:
             self._warn(MASK_NOT_USED, *self.watched.unused_mask)
+        given = self.blueprint.given
+        if given is not None and not given.warnings and (found := given.normalized(observations)) is not None:
+            self._warn(found.kind, found.text, found.advice)
         self.watched = None
 
     def _warn(self, name: str, cause: str, advice: str) -> None:

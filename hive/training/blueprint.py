@@ -60,6 +60,7 @@ from hive.training.gradient.threads import threads_of
 from hive.training.initial_network import InitialNetwork
 from hive.training.policies import Policies, check_has_agents
 from hive.training.resume_barriers import CommonBarriers
+from hive.training.update.given_report import GivenReport, report_of
 from hive.training.update.learner import Learner, check_codec, optimizer_settings, optimizer_state_layout
 from hive.training.update.replay_blueprint import ReplayBlueprint
 
@@ -154,8 +155,9 @@ class Blueprint:
         ).bytes
         if self.replays:
             self.replay.check()
-        if self.gives_rows:  # only to raise errors before any process starts
-            self.replay.given()
+        self.given: GivenReport | None = None
+        if self.gives_rows and (given := self.replay.given()) is not None:  # also raises errors before a process starts
+            self.given = report_of(*given, self.environment, self.replay.size.n_step)
         self.rollout_layout = self._rollout_layout()
 
     def _count_rounds(self) -> None:

@@ -19,6 +19,7 @@ from hive.cli.parts.new_run import new_run
 from hive.config import Config
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.records import Summary, read_jsonl
+from hive.records.run_warnings import GIVEN_DATA, facts_of, warnings_of
 from hive.runtime import Topology
 from hive.runtime.actor.error_location import HIVE, place_in
 
@@ -197,9 +198,8 @@ def run_trial(
             with ending:
                 over.set()
         summary = Summary.read(directory.summary_file)
-        faults = [
-            event.get("text", "") for event in read_jsonl(directory.events_file) if event.get("kind") == "not finite"
-        ]
+        events = [*read_jsonl(directory.events_file)]
+        faults = [event.get("text", "") for event in events if event.get("kind") == "not finite"]
     if faults and not summary.updates:
         raise ActorFailed(
             f"no gradient could be applied: {faults[-1].partition('; its rollouts, inputs and weights')[0]}",
@@ -215,6 +215,8 @@ def run_trial(
         "rounds": summary.rounds if summary.updates else "",  # before its first gradient the learner does not know
         "wall_s": round(time.monotonic() - begun, 3),
         "train_s": summary.train_s,
+        "given": facts_of(events).get(GIVEN_DATA, ""),
+        "warnings": [warning.data for warning in warnings_of(events).values() if warning.kind == GIVEN_DATA],
     }
 
 

@@ -23,6 +23,7 @@ from hive import _native
 from hive.algorithms.parameters import is_steady
 from hive.experience import Rollout
 from hive.networks.rows.normalization import MOMENTS_OF
+from hive.records.run_warnings import FACT, GIVEN_DATA
 from hive.runtime import WAIT_OUT, CachedViews, Publication, SharedIn, SharedOut, Slot, SlotInlet
 from hive.runtime.memory.segments import Arrays
 from hive.training.blueprint import Blueprint
@@ -74,9 +75,18 @@ class ReplayLearnerActor(LearnerActor):
             if self.blueprint.gives_rows and (rows := int(self._ledger()["counters"][Count.given])):
                 place = self.blueprint.replay.config.replay_from
                 self.note("given", f"{rows:,} transitions of {place} entered the replay memory", rows=rows)
+                self._report_given()
         else:
             self.replay.forget_unfinished(self._ledger())
         self.begun_ns = self.clock.now_ns()  # the steps before the first update are among those that rates count
+
+    def _report_given(self) -> None:
+        """Tell what the given transitions are, and what is probably wrong with them."""
+        if (report := self.blueprint.given) is not None:
+            self.note(FACT, report.text, fact=GIVEN_DATA)
+            for warning in report.warnings[:1]:  # a name has one text; the others are told once it is mended
+                fields = warning.event
+                self.note(fields.pop("kind"), fields.pop("text"), **fields)
 
     async def _retire_applied(self) -> None:
         await super()._retire_applied()
