@@ -26,6 +26,12 @@ traceback the hint is a note below the error (PEP 678).
 
 from __future__ import annotations
 
+import functools
+import os
+import re
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
 from hive.lazy import moved_names
 from hive.printable import printable_lines
 
@@ -56,6 +62,15 @@ __getattr__ = moved_names(
 )
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep  # of the package
+
+IN_SESSION = re.compile(r"`[^`\n]*/session\.py:(?=[A-Za-z_])")
+"""How a message names a class of the program that started a run: by the file of the run; its name says as much."""
+
+
 class HiveError(Exception):
     """Base of all exceptions of hive. `hint` is the remedy; `exit_code` is the exit status of the command line.
 
@@ -66,7 +81,7 @@ class HiveError(Exception):
     permanent = False
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
+        super().__init__(IN_SESSION.sub("`", message))
         self._hint = ""
         self.hint = hint
 
@@ -179,3 +194,44 @@ class PlatformError(HiveError):
 
 class MemoryShort(PlatformError):
     """The run does not fit the memory that is free here. It is raised before anything large is allocated."""
+
+
+class BriefErrors:
+    """Leaves the frames of hive out of the tracebacks of errors whose text says all, where programs call it.
+
+    These are hive's own errors, Ctrl-C, which ends a run and no line of hive, and a ValueError or TypeError that hive
+    raises itself, for a wrong argument. inline: a run takes place in this process, and all is kept.
+    """
+
+    def __init__(self, inline: bool = False) -> None:
+        self.inline = inline
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self.inline or error is None:
+            return
+        if isinstance(error, HiveError | KeyboardInterrupt) or _is_of_argument(error):
+            error.__traceback__ = None
+            error.__suppress_context__ = True
+
+
+def _is_of_argument(error: BaseException) -> bool:
+    """Whether hive itself raised an error for an argument."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    own = trace is not None and trace.tb_frame.f_code.co_filename.startswith(HOME)
+    return own and isinstance(error, ValueError | TypeError)
+
+
+def brief(function: Callable[P, T]) -> Callable[P, T]:
+    """Make the errors of a public function brief (`BriefErrors`)."""
+
+    @functools.wraps(function)
+    def call(*given: P.args, **named: P.kwargs) -> T:
+        with BriefErrors():
+            return function(*given, **named)
+
+    return call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from hive.errors import UsageError
 
@@ -23,6 +23,16 @@ def user_path(text: str | os.PathLike[str]) -> Path:
         return Path(text).expanduser()
     except RuntimeError as error:
         raise UsageError(f"`{text}`: {str(error).rstrip('.').lower()}", hint="write the whole path") from None
+
+
+def short_reference(text: str) -> str:
+    """Return a reference to a class or function for people: without the folder of its file, or the run's `session.py`.
+
+    `/home/me/runs/coin-ppo-1/session.py:Coin` is `Coin`, and `/home/me/envs.py:Coin` is `envs.py:Coin`.
+    """
+    place, _, name = text.rpartition(":")
+    file = PurePath(place).name
+    return f"{file}:{name}".removeprefix(f"{SESSION_FILE}:") if file.endswith(".py") else text
 
 
 def current_folder() -> Path | None:

@@ -7,28 +7,10 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar, cast
 
-from hive.errors import HiveError, UsageError
+from hive.errors import BriefErrors, UsageError
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class BriefErrors:
-    """Leaves the frames of hive out of the tracebacks of its own errors, whose text says all; not of runs `inline`.
-
-    Also out of those of Ctrl-C, which end a run and no line of hive.
-    """
-
-    def __init__(self, inline: bool) -> None:
-        self.inline = inline
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, HiveError | KeyboardInterrupt) and not self.inline:
-            error.__traceback__ = None
-            error.__suppress_context__ = True
 
 
 def by_name(count: int, meant: Callable[[Sequence[object]], str]) -> Callable[[Callable[P, T]], Callable[P, T]]:

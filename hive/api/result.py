@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
 import inspect
 import os
 from collections import Counter
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hive.api.calls import by_name
 from hive.api.ending import ending_as_asked, raise_for
@@ -25,7 +25,7 @@ from hive.cli.parts.select_run import named_run
 from hive.cli.parts.starting import began, failed_start, raise_failure, run_quietly
 from hive.config import load_config
 from hive.config.other_names import no_attribute
-from hive.errors import ActorFailed, HiveError, RecordError, UsageError
+from hive.errors import ActorFailed, HiveError, RecordError, UsageError, brief
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, Summary, policy_directory, read_jsonl
 from hive.records.owner import descriptor_of, give_up
@@ -51,7 +51,8 @@ class EpisodeCount(int):
     directory: Path
     run: str
 
-    def __call__(self, policy: str | None = None) -> Any:
+    @brief
+    def __call__(self, policy: str | None = None) -> dict[str, NDArray[Any]]:
         """Return the training episodes, a row for each, in the form of `Result.metrics`. policy: as there.
 
         The columns: `episode`, its number in the run's count; `steps`, `updates` and `seconds` of the run when it was
@@ -81,6 +82,7 @@ class Result(Summary):
     directory: Path = dataclasses.field(kw_only=True)  # of the run, absolute
 
     @classmethod
+    @brief
     def open(cls, run: str | Path) -> Result:
         """Return the result of a run that has ended: by its name or a prefix in $HIVE_HOME, its path, or "latest".
 
@@ -110,21 +112,24 @@ class Result(Summary):
             f"in {self.directory}>"
         )
 
-    def metrics(self, policy: str | None = None) -> Any:
-        """Return the metrics over time, a row per record and a column per metric; NaN where a record lacks one.
+    @brief
+    def metrics(self, policy: str | None = None) -> dict[str, NDArray[Any]]:
+        """Return the metrics over time: an array of each, with a value for each record; NaN where it lacks one.
 
         policy: the name of one of several policies; None: the first.
 
-        A pandas.DataFrame where pandas is installed, otherwise a dict of NumPy arrays.
+        `pandas.DataFrame(result.metrics())` makes a table of it.
         """
         run = RunDirectory.open(self.directory)
         return _columns(read_jsonl((run if policy is None else policy_directory(run, policy)).metrics_file))
 
-    def evaluations(self) -> Any:
+    @brief
+    def evaluations(self) -> dict[str, NDArray[Any]]:
         """Return the evaluations, a row for each, in the form of `metrics`. Without [evaluation] there are none."""
         file = RunDirectory.open(self.directory).evaluations_file
         return _columns(read_jsonl(file) if file.exists() else ())
 
+    @brief
     def plot(self, metric: str = RETURN, *, path: str | Path | None = None) -> Any:
         """Draw a metric over environment steps; notebooks show the figure. Returns a matplotlib Figure.
 
@@ -136,6 +141,7 @@ class Result(Summary):
 
         return draw_run(RunDirectory.open(self.directory), metric, None if path is None else Path(path))
 
+    @brief
     def policy(self, which: str = "latest", name: str | None = None) -> Policy:
         """Load the policy of the run, as `hive.load` does. `which`: "latest" or "best". name: of one of several.
 
@@ -254,15 +260,12 @@ def _execute(
         launch(directory, argparse.Namespace(**options, signals=signals))
 
 
-def _columns(lines: Iterable[Mapping[str, Any]]) -> Any:
+def _columns(lines: Iterable[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
+    """Return an array of each value of the lines; where it is missing, it is NaN, or "" among texts."""
     rows = [dict(_flat(line)) for line in lines]
     names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
-    try:
-        pandas: Any = importlib.import_module("pandas")
-    except ImportError:
-        return columns
-    return pandas.DataFrame(columns)
+    texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
+    return {name: np.array([row.get(name, "" if name in texts else np.nan) for row in rows]) for name in names}
 
 
 def _flat(line: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, Any]]:

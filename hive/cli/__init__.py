@@ -91,10 +91,8 @@ class _Parser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices and action.dest == "command":
             from hive.cli.parts.suggest import command_meant
 
-            raise UsageError(
-                f"no command `{value}`{command_meant(str(value), action.choices)}",
-                hint="`hive --help` lists the commands",
-            )
+            meant = command_meant(str(value), action.choices)
+            raise UsageError(f"no command `{value}`{meant}", hint="" if meant else "`hive --help` lists the commands")
         super()._check_value(action, value)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,9 +92,11 @@ def run_init(options: argparse.Namespace) -> int:
         from hive.cli.parts.from_zoo import config_from_zoo
 
         text, notes = config_from_zoo(options.env, options.zoo_file, options.scheme)
-    print(_written(text, options.output))
+    file = _written(text, options.output)
+    print(file)
     for note in notes:
         print_to_stderr(str(note))
+    print(f"next: {shlex.join(['hive', 'check', str(file)])}, {shlex.join(['hive', 'up', str(file)])}")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.listing import in_seconds, status_of, trained
 from hive.cli.parts.select_run import live_elsewhere, live_here
 from hive.errors import HiveError
+from hive.paths import short_reference
 from hive.records import (
     RunDirectory,
     Summary,
@@ -29,7 +31,7 @@ from hive.records import (
 from hive.records.documents import json_text
 from hive.records.return_text import return_text
 from hive.records.standings import PolicyStanding, returns_text, standings
-from hive.table import table_text
+from hive.table import GAP, Column, Table, TableCell, lay_out, text_lines
 
 
 def add_ls(commands: Any) -> None:
@@ -59,7 +61,7 @@ def run_ls(options: argparse.Namespace) -> int:
 # Column of `ls` -> its cell of a row; those in OPTIONAL are left out where no run has a value.
 LS_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "NAME": lambda row: row["name"],
-    "ENV": lambda row: row["env"] or "–",
+    "ENV": lambda row: short_reference(row["env"] or "–"),
     "ALGORITHM": lambda row: _learner(row),
     "STATE": lambda row: row["state"],
     "STEPS": lambda row: f"{row['env_steps']:,}" if row["env_steps"] is not None else "–",
@@ -73,12 +75,28 @@ LS_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 OPTIONAL = ("BEST", "EVALUATION")
 
+DROPPED = ("EVALUATION", "STARTED", "ENV", "ALGORITHM", "BEST", "WALL")
+"""Columns that a narrow terminal leaves out, the last one first. Names begin with environment and algorithm."""
+
 
 def _list_runs(rows: Sequence[Mapping[str, Any]], *, where: bool = False) -> None:
-    """Print a table of runs; with `where`, include the folder of each."""
-    columns = {name: [cell(row) for row in rows] for name, cell in LS_COLUMNS.items() if where or name != "IN"}
-    shown = {name: cells for name, cells in columns.items() if name not in OPTIONAL or {*cells} != {"–"}}
-    print(table_text(list(shown), list(zip(*shown.values(), strict=True))))
+    """Print a table of runs that fits the terminal, or 80 columns; with `where`, include the folder of each."""
+    cells = {name: cell for name, cell in LS_COLUMNS.items() if where or name != "IN"}
+    shown = [name for name, cell in cells.items() if name not in OPTIONAL or {*map(cell, rows)} != {"–"}]
+    width, by_key = shutil.get_terminal_size().columns, {str(n): row for n, row in enumerate(rows)}
+
+    def table(short_dates: bool, most: int | None) -> Table:
+        how = {**cells, "STARTED": _short_date} if short_dates else cells
+        return lay_out([_column(name, how[name]) for name in shown], by_key, most and most + GAP)
+
+    whole = table(False, None)
+    fits = sum(whole.widths) + GAP * (len(whole.widths) - 1) <= width
+    print("\n".join(text_lines(whole if fits else table(True, width))))
+
+
+def _column(name: str, cell: Callable[[Mapping[str, Any]], str]) -> Column[Mapping[str, Any]]:
+    rank = DROPPED.index(name) + 1 if name in DROPPED else 0
+    return Column(name, lambda row: TableCell(cell(row)), rank, left=True)
 
 
 def _learner(row: Mapping[str, Any]) -> str:
@@ -96,6 +114,17 @@ def _returns(row: Mapping[str, Any]) -> str:
 def _best(row: Mapping[str, Any], *, evaluated: bool) -> str:
     best = row["best"]
     return return_text(best["mean_return"] if best and (best["by"] == "evaluation") is evaluated else None)
+
+
+def _short_date(row: Mapping[str, Any]) -> str:
+    """Return the time of today, the day of this year, or the date."""
+    seconds = row["started"]
+    if seconds is None:
+        return "–"
+    then, now = time.localtime(seconds), time.localtime()
+    is_today = then.tm_yday == now.tm_yday
+    form = "%Y-%m-%d" if then.tm_year != now.tm_year else "%H:%M" if is_today else "%m-%d"
+    return time.strftime(form, then)
 
 
 def _date(seconds: float | None) -> str:

@@ -37,6 +37,7 @@ from hive.config.run_names import program_name, trained_name
 from hive.config.schema import CUSTOM, SECTIONS, Config
 from hive.config.schemes import ALGORITHM_DEFAULTS, DEFINING, SCHEMES
 from hive.config.values import closest, free_fault, shown
+from hive.errors import brief
 from hive.paths import GIVEN, SESSION_FILE
 from hive.printable import printable
 
@@ -47,6 +48,7 @@ KEPT_DEFAULTS = {*DEFINING, *(formula.name for formula in FORMULAS)}  # `_drop_d
 KEY_PATH = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
+@brief
 def load_config(
     path: str | os.PathLike[str],
     overrides: Iterable[str] = (),

@@ -162,6 +162,5 @@ def config_error(name: str, problems: Sequence[Problem]) -> ConfigError:
     kinds = {problem.order[0] for problem in ordered}
     places = " and ".join((f"`{name}`", "`--set`")[kind] for kind in sorted(kinds))
     count = "1 problem" if len(ordered) == 1 else f"{len(ordered)} problems"
-    return ConfigError(
-        "\n\n".join([f"{count} in {places}", *texts]), hint=HINT if any(problem.lost for problem in ordered) else ""
-    )
+    lost = any(problem.lost and not problem.note for problem in ordered)
+    return ConfigError("\n\n".join([f"{count} in {places}", *texts]), hint=HINT if lost else "")

@@ -2,7 +2,8 @@
 
 An id is one of
     CartPole-v1             registered with Gymnasium; for a namespace in PACKAGES its package is imported first
-    package.module:Class    a callable that returns a gymnasium.Env; called with the config's options
+    package.module:Class    a callable that returns a gymnasium.Env; called with the config's options. What it returns
+                            needs the interface alone, not the base class
     path/file.py:Class      the same in a file
     package:name_v3         a module of PettingZoo's form: its `parallel_env` if it has one, else its `env`
     package.module:Name-v0  a registered id after the colon; the module or file is imported first to register it
@@ -155,7 +156,11 @@ def _made(recipe: Recipe, context: EnvContext, render_mode: str | None) -> Any:
 
         if has_agents(environment):
             return wrapped_agents(id, environment, wrappers)
-        raise _no_environment(id, environment)
+        from hive.envs.adopted import Adopted, has_interface
+
+        if is_old(type(environment)) or not has_interface(environment):
+            raise _no_environment(id, environment)
+        environment = Adopted(environment)
     try:
         environment = wrapped(id, environment, wrappers)
     except EnvironmentFailed:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hive.config import why_not_found
 from hive.envs.loading import construct, import_module
 from hive.errors import EnvironmentFailed, EnvironmentMissing
+from hive.paths import short_reference
 
 if TYPE_CHECKING:
     import gymnasium
@@ -84,7 +85,7 @@ def with_names(id: str, wrappers: Sequence[WrapperConfig]) -> str:
     names = [
         name for name, _ in map(parts_of, wrappers) if not name.startswith("hive.envs.")
     ]  # that of env.action_mask
-    listed = ", ".join(f"`{name}`" for name in names)
+    listed, id = ", ".join(f"`{short_reference(name)}`" for name in names), short_reference(id)
     return f"{id} with {listed}" if listed else id
 
 
@@ -141,7 +142,7 @@ def lacking(environment: Any, wrappers: Sequence[WrapperConfig]) -> list[str]:
     for name, _ in map(parts_of, wrappers):
         wrapper = find_wrapper(name)
         is_there = any(isinstance(layer, wrapper) for layer in layers) if isinstance(wrapper, type) else not plain
-        found += [] if is_there else [name]
+        found += [] if is_there or name in PLAIN else [name]
     return found
 
 

@@ -37,7 +37,7 @@ from hive import __version__
 from hive.config import load_config
 from hive.config.rendering import plain
 from hive.distribution import pip_install
-from hive.errors import HiveError, NetworkError, UsageError
+from hive.errors import HiveError, NetworkError, UsageError, brief
 from hive.policy.descriptions import current_description, described_action
 from hive.policy.graph import PolicyGraph, Port
 from hive.policy.graph_comparison import OBSERVATIONS, compare_graph
@@ -76,6 +76,7 @@ class Exported:
     difference: float | None = None
 
 
+@brief
 @hive_torch()
 def export(place: str | Path, path: str | Path, which: str = "latest", *, own_code: bool = False) -> Exported:
     """Write the policy of a run or checkpoint to the new file `path`, which ends in .onnx or .safetensors.

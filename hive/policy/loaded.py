@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from hive.config import NetworkConfig
 from hive.config.other_names import names_keywords, no_attribute
 from hive.envs import ActionSpec, ObservationSpec, action_converter, each_action
-from hive.errors import HiveError, MemoryShort, NetworkError, RecordError, UsageError
+from hive.errors import HiveError, MemoryShort, NetworkError, RecordError, UsageError, brief
 from hive.free_memory import allocation_limit, free_memory, size_text
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.build.configured import check_arrays, copy_arrays, load_module, network_parameters
@@ -113,6 +113,7 @@ class Policy:
         """
         return self._remembers.initial(batch)
 
+    @brief
     @names_keywords("policy", "a policy")
     @hive_torch()
     def __call__(
@@ -180,6 +181,7 @@ class Policy:
         return outputs[:count], self._remembers.after([one[:count] for one in states], single=single), single
 
 
+@brief
 @hive_torch()
 def load(
     place: str | os.PathLike[str], which: str = "latest", *, own_code: bool = False, policy: str | None = None

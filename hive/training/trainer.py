@@ -17,7 +17,7 @@ import numpy as np
 
 from hive.algorithms.parameters import update_parameter
 from hive.config import Config
-from hive.errors import ConfigError, MemoryShort
+from hive.errors import ConfigError, MemoryShort, brief
 from hive.experience import steps_in
 from hive.free_memory import free_memory, size_text
 from hive.networks.weights.flat import aligned_block
@@ -42,6 +42,7 @@ class Trainer:
     Raises what a Blueprint raises, and EnvironmentFailed.
     """
 
+    @brief
     def __init__(self, config: Config, number: int = 0, incarnation: int = 0, status: Status | None = None) -> None:
         self._guest = Guest()
         with self._guest:

@@ -224,6 +224,21 @@ def test_a_call_in_the_form_of_other_trainers_is_answered_in_two_lines(
     assert not home.exists()
 
 
+def test_errors_show_the_line_of_the_caller_and_none_of_hive(home: Path) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: hive.load("nobody"),
+        lambda: hive.Result.open("nobody"),
+        lambda: hive.export("nobody", "a.onnx"),
+        lambda: hive.evaluate("nobody"),
+        lambda: hive.load_config("nowhere.toml"),
+        lambda: hive.make_vector("Nobody-v0", {}, 1),
+    ]
+    for call in calls:
+        with pytest.raises(HiveError) as caught:
+            call()
+        assert {frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)} == {__file__}
+
+
 def test_an_environment_that_a_program_registered_goes_with_it() -> None:
     gymnasium.register("OfATest-v3", Coin, max_episode_steps=7, kwargs={"size": 3})
     try:
@@ -311,12 +326,16 @@ def test_the_result_of_a_run_has_its_files_and_its_policy() -> None:
     result = hive.train(config, inline=True, quiet=True)
     assert RunDirectory(result.directory).summary_file.exists()
     assert result.policy()(np.zeros((2, 4), np.float32)).shape == (2,)
+    with pytest.raises(ValueError, match=r"got observations of shape \[7\]") as caught:
+        result.policy()(np.zeros(7))
+    assert {frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)} == {__file__}
     with pytest.raises(RecordError):
         result.policy("best")
     assert repr(result).startswith(f"<hive.Result {result.name}, finished: 400 steps")
     assert repr(hive.Result.open(result.name)) == repr(hive.Result.open(result.directory)) == repr(result)
-    assert [*result.metrics()["steps"]][-1] == result.env_steps
-    assert len(result.evaluations()) == 0
+    metrics = result.metrics()
+    assert (type(metrics), type(metrics["steps"]), metrics["steps"][-1]) == (dict, np.ndarray, result.env_steps)
+    assert result.evaluations() == {}
     assert [*result.episodes()["episode"]] == [*range(1, result.episodes + 1)]
     (result.directory / "episodes.jsonl").unlink()
     with pytest.raises(RecordError, match="did not list its episodes"):

@@ -106,9 +106,8 @@ def test_the_examples_of_all_are_understood() -> None:
 def test_a_misspelled_command_gets_a_suggestion(place: Place, given: str, meant: str) -> None:
     done = place.hive(given)
     assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        f"error: no command `{given}`; did you mean `{meant}`?\n\nhint: `hive --help` lists the commands\n"
-    )
+    assert done.err == f"error: no command `{given}`; did you mean `{meant}`?\n"
+    assert place.hive("xyzzy").err == "error: no command `xyzzy`\n\nhint: `hive --help` lists the commands\n"
 
 
 @pytest.mark.parametrize(
@@ -118,10 +117,9 @@ def test_a_misspelled_command_gets_a_suggestion(place: Place, given: str, meant:
 def test_a_command_of_other_tools_is_translated(place: Place, given: str, meant: str) -> None:
     done = place.hive(given, "cart-1")
     assert (done.code, done.out) == (2, "")
-    first, _, hint = done.err.splitlines()
-    assert first.startswith(f"error: no command `{given}`; ")
-    assert meant in first
-    assert hint == "hint: `hive --help` lists the commands"
+    (line,) = done.err.splitlines()
+    assert line.startswith(f"error: no command `{given}`; ")
+    assert meant in line
 
 
 def test_the_translations_of_commands_exist() -> None:

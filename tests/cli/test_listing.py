@@ -79,7 +79,8 @@ def test_ls_of_nothing(place: Place) -> None:
     assert rows(place.hive("ls", "--json").out) == []
 
 
-def test_ls_of_runs_in_every_state(place: Place) -> None:
+def test_ls_of_runs_in_every_state(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     with_best(place.ended("pong", started=1.0))
     place.ended("pong", started=2.0, state="failed", env_steps=512, mean_return_100=None, error="it broke")
     lost = place.lost("pong", started=3.0)
@@ -106,7 +107,8 @@ def test_ls_of_runs_in_every_state(place: Place) -> None:
     assert list(listed)[1:4] == ["pong-1", "pong-2", "pong-3"]
 
 
-def test_best_is_of_training_and_evaluation_of_evaluations(place: Place) -> None:
+def test_best_is_of_training_and_evaluation_of_evaluations(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     with_best(place.ended("trained", started=1.0))
     assert table(place.hive("ls").out)[0][5:8] == ["RETURN", "BEST", "WALL"]
     with_best(place.ended("evaluated", started=2.0), by="evaluation")
@@ -116,6 +118,19 @@ def test_best_is_of_training_and_evaluation_of_evaluations(place: Place) -> None
         ["471.5", "488.8", "–"],
         ["471.5", "–", "488.8"],
     ]
+
+
+def test_ls_fits_eighty_columns(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with_best(place.ended("cartpole-ppo", started=1.0), by="evaluation")
+    run = with_best(place.ended("coin-ppo", started=time.time()))
+    run.resolved_file.write_text(f'[env]\nid = "{run.session_file}:Coin"\n[algorithm]\nname = "ppo"\n')
+    head, *lines = place.hive("ls").out.splitlines()
+    assert max(map(len, (head, *lines))) <= 80
+    assert head.split() == ["NAME", "ENV", "STATE", "STEPS", "RETURN", "EVALUATION", "STARTED"]
+    assert [line.split()[1] for line in lines] == ["CartPole-v1", "Coin"]
+    assert lines[0].split()[-1] == time.strftime("%Y-%m-%d", time.localtime(1.0))
+    assert re.fullmatch(r"\d\d:\d\d", lines[1].split()[-1])
 
 
 def test_ls_names_a_custom_topology_and_no_environment(place: Place) -> None:

@@ -79,7 +79,8 @@ def elsewhere(place: Place, name: str) -> RunDirectory:
     return directory
 
 
-def test_live_runs_elsewhere_are_named_but_not_changed(place: Place) -> None:
+def test_live_runs_elsewhere_are_named_but_not_changed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     pong = elsewhere(place, "pong")
     assert [run.name for run in [*live_here(), *live_elsewhere()]] == ["pong-1"]
     alone = place.hive()

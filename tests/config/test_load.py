@@ -54,9 +54,7 @@ bad.toml:10: collection.rollout: expected an integer >= 1, got 0
 
 bad.toml:15: gradients.device: expected "cpu", "cuda", "cuda:1" or "auto", got "cuda1"
     15 | device = "cuda1"
-       |          ^^^^^^^
-
-hint: `hive init CartPole-v1` writes a config that works; `hive config` on it shows every key"""
+       |          ^^^^^^^"""
 
 
 def load(text: str = ENV, *overrides: str) -> Config:

@@ -130,8 +130,9 @@ def test_a_scheme_with_capitals(scheme: str, note: str) -> None:
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("[run]\nsteps = 3", True),  # env.id is missing
-        ("[policy]\nx = 1", True),
+        ("[run]\nsteps = 3", False),  # the error has a line that would add env.id
+        ("[policy]\nx = 1", False),
+        ("[xyzzy]\nx = 1\n[env]\nid = 'a'", True),
         ("[run]\nxyzzy = 1\n[env]\nid = 'a'", True),
         ("steps: 3", True),
         ("[run]\nsteps = 0\n[env]\nid = 'a'", False),

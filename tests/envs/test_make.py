@@ -19,6 +19,7 @@ from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import Discrete, MultiDiscrete
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
+from hive.envs.vectors.attributes import set_attribute
 from hive.envs.ways_out import OTHER_VERSION
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
@@ -254,6 +255,36 @@ def test_an_option_that_the_constructor_lacks() -> None:
     with pytest.raises(EnvironmentFailed, match="missing 1 required positional argument: 'error'") as caught:
         make_environment(Recipe("fake_environments:Broken"))
     assert "env.options" in caught.value.hint
+
+
+class Bare:
+    """The interface of gymnasium.Env without the base class."""
+
+    observation_space = fake_environments.Counting.observation_space
+    action_space = fake_environments.Counting.action_space
+    level = 1
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.at = 0
+        return self.observation_space.sample(), {"seed": seed}
+
+    def step(self, action: Any) -> Any:
+        self.at += 1
+        return self.observation_space.sample(), 1.0, self.at == 3, False, {}
+
+
+def test_a_class_needs_the_interface_and_not_the_base_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_environments, "Bare", Bare, raising=False)
+    limited = {"name": "TimeLimit", "max_episode_steps": 2}
+    environment: Any = make_environment(Recipe("fake_environments:Bare", wrappers=[limited]))
+    assert environment.reset(seed=5)[1] == {"seed": 5}
+    assert [environment.step(0)[2:4] for _ in range(2)] == [(False, False), (False, True)]
+    set_attribute(environment, "level", 2)
+    assert (environment.env.level, environment.env.env.level) == (2, 2)
+    environment.close()  # which it does not have
+    monkeypatch.setattr(Bare, "action_space", None)
+    with pytest.raises(EnvironmentFailed, match="`fake_environments:Bare` has no action_space"):
+        describe(Recipe("fake_environments:Bare"))
 
 
 def test_an_object_that_is_no_environment() -> None:

@@ -29,7 +29,7 @@ def test_a_script_runs_its_own_topology(house: House) -> None:
         "the sum is 45",
         "the sum is 4950",
         "the sum is 45",
-        f"`{house.home}/own_topology-3/session.py:no_topology` returned int",
+        "`no_topology` returned int",
     ]
     names = sorted(path.name for path in house.home.iterdir() if path.name != "latest")
     assert names[:3] == ["here-1", "own_topology-1", "own_topology-2"]

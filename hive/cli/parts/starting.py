@@ -271,7 +271,7 @@ def failed_start(directory: RunDirectory, error: HiveError) -> HiveError:
     """Free the name of a run that could not start, unless it has results, and return its error.
 
     After a mistake in the config the directory is removed. After other errors it is moved away (`put_away`); then paths
-    in the error are replaced, and the hint names the new place.
+    in the error are replaced, and an error without a hint names the new place.
     """
     if has_results(directory):
         return error
@@ -281,9 +281,7 @@ def failed_start(directory: RunDirectory, error: HiveError) -> HiveError:
     give_up(directory)  # if it is of a run in this process
     place = put_away(directory)
     error.args = (str(error).replace(str(directory.path), str(place)),)
-    error.hint = error.hint.replace(str(directory.path), str(place))
-    if str(place) not in f"{error}{error.hint}":
-        error.hint = "; ".join(filter(None, (error.hint, f"the files of this start are in {place}")))
+    error.hint = error.hint.replace(str(directory.path), str(place)) or f"the files of this start are in {place}"
     return error
 
 

@@ -42,7 +42,10 @@ SOME_ACTION = (
     "end the episode where nothing is left to do (terminated), or allow an action that does nothing; a custom wrapper "
     "can do either (env.wrappers), and without env.action_mask all actions are allowed"
 )
-NO_SEED = "define `def reset(self, *, seed=None, options=None)` and begin it with `super().reset(seed=seed)`"
+NO_SEED = (
+    "define `def reset(self, *, seed=None, options=None)`, and begin it with `super().reset(seed=seed)` in a class of "
+    "gymnasium.Env"
+)
 SHOWN_LENGTH = 60  # maximum characters of a reward in an error
 
 

@@ -24,7 +24,7 @@ from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
 from hive.envs.vectors.seeding import runs_python
 from hive.envs.wrappers import WrapperConfig, with_names
-from hive.errors import ConfigError
+from hive.errors import ConfigError, brief
 from hive.runtime.process.user_code.torch_state import environment_torch, environments_differ
 
 
@@ -51,6 +51,7 @@ class VectorEnvironment(Protocol):
         """Close the environments, which frees their resources."""
 
 
+@brief
 def make_vector(
     id: str,
     options: Mapping[str, Any],

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from hive.paths import current_folder
+from hive.paths import SESSION_FILE, current_folder
 from hive.runtime.actor.interrupted import Interrupted
 
 HIVE = f"{Path(__file__).parents[2]}{os.sep}"
@@ -136,6 +136,8 @@ def _last_foreign(lines: Sequence[tuple[str, int]]) -> str:
     if not _foreign(file):
         return ""
     path, here = Path(file), current_folder()
+    if path.name == SESSION_FILE:  # the run may be moved, and its directory is named beside
+        return f"{SESSION_FILE}:{line}"
     return f"{path.relative_to(here) if here and path.is_relative_to(here) else path}:{line}"
 
 
