@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from hive.config import Config, load_config
-from hive.envs import recipe_of
-from hive.envs.make import make_any
 from hive.envs.wrappers import with_names
 from hive.errors import UsageError
 from hive.records import Checkpoint, RunDirectory, folder_of_run
@@ -44,6 +42,9 @@ def config_of(checkpoint: Checkpoint, run: RunDirectory | None, overrides: Seque
 
 def environment_of(config: Config, render_mode: str | None = None) -> Any:
     """Return a new environment as evaluations of a run have it: its options and wrappers, in its single form."""
+    from hive.envs import recipe_of  # here: they import gymnasium, which a policy alone does not need
+    from hive.envs.make import make_any
+
     return make_any(recipe_of(config.evaluation_env), render_mode)
 
 
