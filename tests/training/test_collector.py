@@ -24,7 +24,7 @@ from hive.networks import Categorical
 from hive.runtime.memory.segments import PAGE, Segment
 from hive.runtime.memory.status import BUSY, RUNTIME
 from hive.runtime.supervise.diagnostics import ENVIRONMENT
-from hive.training import Blueprint, Collector
+from hive.training import Blueprint, Collector, initial_network
 from hive.training.collect.collector import PREPARED_SLOTS
 
 STEPS, ENVS = 8, 2  # of the rollouts in the small config
@@ -280,7 +280,9 @@ def test_it_acts_in_evaluation_mode_and_writes_no_buffers() -> None:
     assert np.array_equal(weights, before)
 
 
-def test_randomness_in_the_policy_belongs_to_the_rollout() -> None:
+def test_randomness_in_the_policy_belongs_to_the_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a network draws while it acts follows from the rollout's number. (A2C refuses it.)"""
+    monkeypatch.setattr(initial_network, "varies", lambda *_: "")
     blueprint = blueprint_of("OneState", network__module='"small_environments:Shaky"')
     first = collected(collector_of(blueprint), blueprint, [2])[0]
     torch.rand(5)

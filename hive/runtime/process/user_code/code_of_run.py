@@ -15,8 +15,9 @@ import sys
 import sysconfig
 import types
 from collections.abc import Iterable, Mapping
-from importlib import metadata
 from pathlib import Path
+
+from hive.distribution import HOME
 
 OURS = ("hive", "hive_trainer")  # the packages of this distribution
 CODE = "code"  # kind of the event
@@ -37,8 +38,8 @@ def code_of_process(references: Iterable[str]) -> dict[str, str]:
     found = {name: digest for name, file in files.items() if (digest := _digest(file))}
     found["Python"] = platform.python_version()
     for package in COMPARED:
-        if package in sys.modules:
-            found[package] = metadata.version(package)
+        if (version := getattr(sys.modules.get(package), "__version__", None)) is not None:
+            found[package] = str(version)
     if (torch := sys.modules.get("torch")) is not None:
         found["CPU kernels"] = str(torch.backends.cpu.get_cpu_capability())
     return found
@@ -58,11 +59,14 @@ def is_installed(module: types.ModuleType) -> bool:
 
 def _own_files() -> dict[str, Path]:
     """Return the files of the imported modules that are not installed."""
-    modules = [(name, module) for name, module in [*sys.modules.items()] if name not in ("__main__", "__mp_main__")]
+    # Of thousands of modules nearly all lie in these folders as they are named, which needs no look at the disk.
+    plainly = tuple({f"{folder}/" for folder in (*map(str, installed_folders()), *named_folders(), HOME)})
     found = {}
-    for name, module in modules:
+    for name, module in [*sys.modules.items()]:
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and isinstance(module, types.ModuleType) and not is_installed(module):
+        if not isinstance(file, str) or file.startswith(plainly) or name in ("__main__", "__mp_main__"):
+            continue
+        if isinstance(module, types.ModuleType) and not is_installed(module):
             found[name] = Path(file)
     return found
 
@@ -97,10 +101,14 @@ def place_of_module(module: types.ModuleType) -> Path:
     return Path(folders[0] if folders else getattr(top, "__file__", None) or sysconfig.get_paths()["stdlib"]).resolve()
 
 
-@functools.cache
-def installed_folders() -> tuple[Path, ...]:
+def named_folders() -> list[str]:
     """Return the folders of Python itself and of installed packages; not sys.prefix, where a project may lie, too."""
     paths = sysconfig.get_paths()
     folders = [paths["stdlib"], paths["platstdlib"], *site.getsitepackages(), site.getusersitepackages()]
-    folders += [one for one in sys.path if one.endswith(("site-packages", "dist-packages"))]  # of a .pth file
-    return tuple(Path(one).resolve() for one in folders)
+    return folders + [one for one in sys.path if one.endswith(("site-packages", "dist-packages"))]  # of a .pth file
+
+
+@functools.cache
+def installed_folders() -> tuple[Path, ...]:
+    """Return the folders of `named_folders`, without links."""
+    return tuple(Path(one).resolve() for one in named_folders())
