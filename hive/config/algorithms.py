@@ -114,7 +114,8 @@ class AlgorithmConfig:
     weight_decay: float = key(
         0.0, "weight decay: decoupled in adamw, added to the gradient in the other optimizers", minimum=0
     )
-    clip_gradients: float = key(0.5, "maximum norm of the whole gradient; 0: no clipping", minimum=0)
+    # Networks: the actor, the critics together, and the temperature.
+    clip_gradients: float = key(0.5, "maximum gradient norm (sac, td3, ddpg: of each network); 0: no limit", minimum=0)
 
 
 @dataclass(frozen=True, kw_only=True)
