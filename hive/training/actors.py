@@ -114,6 +114,7 @@ class CollectorActor(Actor):
         with self.status(START):
             vector = self._new_vector(self.reset_round)
             self.collector = blueprint.collector(self.source_number, self.incarnation, self.status, vector)
+        self._change_keys()
         self.watched = Watched(vector) if self.source_number == 0 else None  # the environments of the others are alike
 
     @classmethod
@@ -294,6 +295,7 @@ class CollectorActor(Actor):
     def _change(self, sequence: int) -> None:
         """Use what callbacks have changed for this rollout. The policy that it is made with was published later."""
         before, self.values = self.values, self.changed.at(sequence)
+        self._change_keys()
         if self.values is before or self.schedule.barriers.last(sequence) != self.reset_round:
             self._reset_at_barrier(sequence)  # new environments have all values
             return
@@ -311,6 +313,15 @@ class CollectorActor(Actor):
             attributes = self.values.attributes
             changed = {name: value for name, value in attributes.items() if known.get(name) != pack(value)}
             set_attributes(self.collector.vector, changed)
+
+    def _change_keys(self) -> None:
+        for name, value in self.values.keys.items():
+            self.collector.change_key(name, value)
+
+    @endpoint
+    async def update_algorithm_parameter(self, name: str, value: object) -> None:
+        """Change one hyper-parameter from the next rollout on. Endpoints run between two rollouts."""
+        self.collector.change_key(name, value)
 
     def _collect(self, slot: Slot, version: int) -> None:
         try:

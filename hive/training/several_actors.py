@@ -20,7 +20,7 @@ from typing import Any
 from hive.errors import EnvironmentFailed
 from hive.experience import Purpose, steps_in
 from hive.networks.weights.flat import aligned_block
-from hive.runtime import START, Actor, Slot, SlotOutlet, Subscription
+from hive.runtime import START, Actor, Slot, SlotOutlet, Subscription, endpoint
 from hive.runtime.memory.segments import Arrays
 from hive.training.collect.collector import occasion_of, seed_all_globals
 from hive.training.crew import Crew
@@ -122,6 +122,12 @@ class PoliciesCollectorActor(Actor):
         except EnvironmentFailed as error:
             error.permanent &= not (error.not_finite and self.skips_not_finite)
             raise
+
+    @endpoint
+    async def update_algorithm_parameter(self, name: str, value: object) -> None:
+        """Change one hyper-parameter of all policies from the next rollout on."""
+        for member in self.collector.members:
+            member.change_key(name, value)
 
     async def teardown(self) -> None:
         self.collector.close()

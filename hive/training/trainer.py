@@ -136,6 +136,7 @@ class Trainer:
         """
         update_parameter(self.replica.learner, key, value)
         update_parameter(self.worker.algo, key, value)  # type: ignore[arg-type]
+        self.collector.change_key(key, value)
 
     def close(self) -> None:
         """Close the environments."""

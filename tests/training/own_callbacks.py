@@ -85,3 +85,11 @@ def watch(event: Any, word: str = "watched") -> None:
 
 def nothing() -> None:
     """Makes no callback, and takes no event."""
+
+
+class Discounts:
+    """Sets the discount after the second round."""
+
+    def on_round(self, event: Any) -> None:
+        if event.number == 2:
+            event.set("discount", 0.5)

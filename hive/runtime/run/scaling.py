@@ -21,6 +21,7 @@ from typing import Any
 
 from hive.config import Config, load_config, with_parameter
 from hive.config.other_names import RENAMED, is_key, note_on
+from hive.config.schema import HEAD
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import UsageError
 from hive.printable import printable
@@ -32,6 +33,7 @@ from hive.runtime.supervise.outcome import Outcome
 SCALED = "scaled"  # state in which a stage ends if another stage follows
 
 SCALABLE = ("collection.workers", "gradients.workers")  # keys that `hive scale` can change
+DISCOUNT = "algorithm.discount"  # the only key of [algorithm] that collectors use, and that can be changed
 SETTABLE = "algorithm."  # prefix of the keys that `hive set` can change
 FREE_CHECKPOINTS = 3  # free disk space required for scaling, in sizes of the largest checkpoint
 
@@ -92,13 +94,20 @@ def live_change(directory: RunDirectory, config: Config, sets: Sequence[str]) ->
         algorithm = with_parameter(algorithm, key, changed.value(key))
     if not differing:
         raise UsageError(f"{directory.name} already has these values: {', '.join(sets)}")
+    again = f"hive down {directory.name}; hive resume {directory.name} " + " ".join(f"--set {text}" for text in sets)
+    if DISCOUNT in differing and _sums_elsewhere(config):
+        raise UsageError(f"collectors on other hosts would keep their `{DISCOUNT}`, and sum rewards by it", hint=again)
     if config.gradients.decentralized:
         raise UsageError(
-            "decentralized workers each hold the learner's state, and would not change it at the same turn",
-            hint=f"hive down {directory.name}; hive resume {directory.name} "
-            + " ".join(f"--set {text}" for text in sets),
+            "decentralized workers each hold the learner's state, and would not change it at the same turn", hint=again
         )
     return changed
+
+
+def _sums_elsewhere(config: Config) -> bool:
+    """Return whether collectors on other hosts use the discount."""
+    uses = config.network.normalize_rewards or getattr(config.algorithm, "initial_errors", False)
+    return uses and any(host != HEAD for host in config.collection.hosts)
 
 
 def changed_keys(before: Config, after: Config) -> list[str]:

@@ -236,6 +236,14 @@ class Collector:
         if self.acting is None or self.acting.reads_buffers:
             self._bind_network()
 
+    def change_key(self, name: str, value: Any) -> None:
+        """Use another value of a key of [algorithm] from the next rollout on: the discount; no other one is used here.
+
+        name: "discount", also "algorithm.discount".
+        """
+        if name.removeprefix("algorithm.") == "discount":
+            self.discount = float(value)
+
     def _bind_network(self) -> None:
         """Bind torch's network, too: native actions of a rollout of one step take less time than that."""
         if self._weights is not None and not self._is_bound:

@@ -184,6 +184,18 @@ def test_hints_of_refused_changes(run: RunDirectory) -> None:
     assert caught.value.hint == "hive down cart-1; hive resume cart-1 --set algorithm.discount=0.9"
 
 
+@pytest.mark.parametrize("sums", [True, False])
+def test_a_discount_that_collectors_elsewhere_use_is_not_changed_here_alone(run: RunDirectory, sums: bool) -> None:
+    away = ["collection.hosts=['a']", "hosts.cores={a=2}", f"network.normalize_rewards={str(sums).lower()}"]
+    run.resolved_file.write_text(render(load_config(run.resolved_file, [*away, "hosts.address=10.0.0.1"])))
+    if not sums:
+        assert live_change(run, config_of(run), ["algorithm.discount=0.9"]).algorithm.discount == 0.9
+        return
+    with pytest.raises(UsageError, match="collectors on other hosts would keep") as caught:
+        live_change(run, config_of(run), ["algorithm.discount=0.9"])
+    assert caught.value.hint.endswith("--set algorithm.discount=0.9")
+
+
 def test_scaling_needs_room_on_the_disk(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     for update, size in ((10, 1 << 20), (20, 2 << 20)):
         (run.checkpoints / f"{update:06d}").mkdir()
