@@ -74,20 +74,21 @@ def test_nothing_falls_due_where_nothing_is_scheduled() -> None:
 @pytest.mark.parametrize("values", [{}, LOOSE])
 def test_a_save_is_overdue_after_autosave_s(values: dict[str, Any]) -> None:
     saves, watch = schedule(**values, checkpoint__autosave_s=100.0)
-    watch.seconds = 99.9
+    watch.seconds = 59.9
     assert not saves.overdue(5)
-    watch.seconds = 100.0
+    watch.seconds = 60.0  # the first one comes after a minute
     assert saves.overdue(5)
     assert saves.overdue(6)  # until it is saved: the recorder may have been busy
     saves.saved()
+    watch.seconds = 159.9
     assert not saves.overdue(7)
-    watch.seconds = 200.0
+    watch.seconds = 160.0
     assert saves.overdue(8)
 
 
 def test_every_save_restarts_the_interval() -> None:
     saves, watch = schedule(**OFTEN, checkpoint__autosave_s=100.0)
-    watch.seconds = 90.0
+    watch.seconds = 50.0
     saves.saved()  # scheduled or requested
     watch.seconds = 110.0
     assert not saves.overdue(5)
