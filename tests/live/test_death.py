@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hive.runtime.process.stop_signals import TERMINATED
+
 if TYPE_CHECKING:
     from conftest import House
 
@@ -196,14 +198,14 @@ def test_too_many_deaths_end_the_run_with_a_report(house: House) -> None:
     "number",
     [pytest.param(signal.SIGINT, marks=pytest.mark.full(reason="SIGTERM takes the same path")), signal.SIGTERM],
 )
-def test_a_signal_drains_saves_and_exits_0(house: House, number: signal.Signals) -> None:
+def test_a_signal_drains_and_saves(house: House, number: signal.Signals) -> None:
     up = house.start("up", house.cartpole())
     house.until(lambda: (house.home / "cart-1" / "run.json").exists())
     house.until(lambda: "learner-0" in house.ps("cart-1"))
     house.until_steps("cart-1", 1_000)
     up.send_signal(number)
     _, err = up.communicate()
-    assert up.returncode == 0, err
+    assert up.returncode == (TERMINATED if number == signal.SIGTERM else 0), err
     assert "stopping" in err
     summary = house.summary("cart-1")
     reason = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
