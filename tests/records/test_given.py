@@ -47,6 +47,13 @@ def test_the_newest_checkpoint_stays_whatever_its_run_does(run: RunDirectory, ot
     assert origin_of(folder_of_run(kept.parents[1])) == other.path
 
 
+def test_an_older_checkpoint_than_a_damaged_one_is_named(run: RunDirectory, other: RunDirectory) -> None:
+    (save(other.checkpoints, 9) / "more.bin").write_bytes(bytes(7))
+    told: list[str] = []
+    assert keep_given(run, str(other.path), warn=told.append).name == "000005"
+    assert "000009/more.bin` is damaged" in told[0]
+
+
 def test_rows_of_a_replay_memory_are_kept_where_they_are_needed(run: RunDirectory, other: RunDirectory) -> None:
     (rows := other.checkpoints / "000005" / "replay").mkdir()
     (rows / "a.rows").write_bytes(b"rows")

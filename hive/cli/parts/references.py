@@ -9,8 +9,10 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
+from hive.cli.parts.control import print_to_stderr
 from hive.config import Config, load_config
 from hive.errors import UsageError
 from hive.paths import user_path
@@ -46,8 +48,15 @@ def keep_references(directory: RunDirectory, config: Config, *, begins: bool = T
     """
     places = {key: place for key, place in references(config).items() if not is_transitions_file(place)}
     needed = {key: place for key, place in places.items() if begins or key not in (INIT, REPLAY)}
-    kept = {key: str(keep_given(directory, place, replay=key == REPLAY)) for key, place in needed.items()}
+    kept = {
+        key: str(keep_given(directory, place, replay=key == REPLAY, warn=partial(_warn, key)))
+        for key, place in needed.items()
+    }
     return _with(config, kept)
+
+
+def _warn(key: str, text: str) -> None:
+    print_to_stderr(f"warning: {key}: {text}")
 
 
 def kept_as_before(before: Config, after: Config) -> Config:

@@ -13,12 +13,12 @@ be removed. The files of a checkpoint never change, so they are linked; a file s
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hive.errors import RecordError
 from hive.records.atomic import DONE, FILES, FileFacts, Files, atomic_folder, read_listing, write_bytes
-from hive.records.checkpoints.folders import MOST_FINDS, Checkpoint, checkpoint_at
+from hive.records.checkpoints.folders import MOST_FINDS, Checkpoint, checkpoint_at, warn
 from hive.records.directory import REPLAY_FOLDER, RunDirectory
 from hive.records.documents import failure, json_text, read_object
 from hive.records.regular import read_regular
@@ -27,13 +27,21 @@ from hive.records.runs import folder_of_run
 ORIGIN = "origin.json"
 
 
-def keep_given(run: RunDirectory, place: str, *, replay: bool = False, files: Files = FILES) -> Path:
+def keep_given(
+    run: RunDirectory,
+    place: str,
+    *,
+    replay: bool = False,
+    warn: Callable[[str], object] = warn,
+    files: Files = FILES,
+) -> Path:
     """Return the folder or file in the directory of `run` that now holds the checkpoint `place`, of `checkpoint_at`.
 
-    replay: whether the rows of its replay memory are kept, too. Raises RecordError, and UsageError for an unknown run.
+    replay: whether the rows of its replay memory are kept, too. warn: as for `checkpoint_at`. Raises RecordError, and
+    UsageError for an unknown run.
     """
     for left in reversed(range(MOST_FINDS)):
-        checkpoint = checkpoint_at(place)
+        checkpoint = checkpoint_at(place, warn=warn)
         if checkpoint.path.is_relative_to(run.given):
             return checkpoint.path
         try:
