@@ -86,12 +86,12 @@ class CheckpointDue(Message):
 
 
 class Improved(Message):
-    """learner -> recorder. The weights of this turn, copied, may be the best policy by training return."""
+    """learner -> recorder. A behaviour policy, copied from this turn, may be the best policy by training return."""
 
     turn: int
     updates: int
     env_steps: int
-    mean_return: float  # mean of the last 100 training episodes
+    mean_return: float  # mean of the last 100 training episodes, of which it has played the newest
     weights: Annotated[NDArray[np.uint8], Shape("bytes")]  # [block_bytes] of hive.networks.weights.flat
 
 

@@ -14,7 +14,9 @@ from small_trainer import LIMIT_S, config_of, weights_of
 
 import hive
 from hive.algorithms.parameters import update_parameter
+from hive.gradients import POLICY
 from hive.records import RunDirectory, best_facts, best_policy, list_checkpoints, read_jsonl, replace_best
+from hive.runtime import Slot
 from hive.runtime.supervise.supervisor import Outcome
 from hive.schemes import build
 from hive.testing import run_inline
@@ -91,6 +93,45 @@ def test_its_weights_are_those_of_its_turn(tmp_path: Path, values: dict[str, Any
     assert best.tensors().keys() == expected.keys()
     assert all((best.tensors()[name] == expected[name]).all() for name in expected)
     assert best.state["policy"] == saved.state["policy"]
+
+
+PIPELINED = {"collection__communication": "pipelined", "collection__max_lag": 2}
+ASYNCHRONOUS = {"collection__communication": "asynchronous", "run__scheme": "a2c"}
+
+
+@pytest.mark.parametrize("values", [{}, PIPELINED, {"collection__broadcast_interval": 2}, ASYNCHRONOUS])
+def test_it_is_the_policy_that_has_played_the_episodes(tmp_path: Path, values: dict[str, Any]) -> None:
+    """Not the one that was made of them, which may be worse."""
+    blocks: dict[int, bytes] = {}
+    played: list[int] = []
+    sent: list[Improved] = []
+
+    class Watching(LearnerActor):
+        def _publish_behaviour(self, claimed: list[Slot]) -> None:
+            super()._publish_behaviour(claimed)
+            board = self.behaviour.board
+            blocks[board.latest] = board.read(board.latest).tobytes()
+
+        def _turn(self, claimed: list[Slot]) -> None:
+            played[:] = [max(int(slot.arrays["header"][POLICY]) for slot in claimed)]
+            super()._turn(claimed)
+
+        async def _offer_best(self, *, last: bool = False) -> None:
+            before = self.bests.best
+            await super()._offer_best(last=last)
+            if self.bests.best > before:
+                versions.append(*played)
+
+    class Keeping(Recorder):
+        def _compare(self, best: BestPolicy, *improved: Improved) -> None:
+            sent.extend(improved)
+
+    versions: list[int] = []
+    train(tmp_path, Watching, Keeping, run__steps=1280, gradients__native_rounds="false", **values)
+    assert len(sent) > 3
+    assert [message.weights.tobytes() for message in sent] == [blocks[version] for version in versions[: len(sent)]]
+    assert all(message.turn == message.updates < 40 for message in sent)
+    assert [message.env_steps for message in sent] == [32 * message.turn for message in sent]
 
 
 def test_the_weights_that_are_sent_do_not_change_afterwards(tmp_path: Path) -> None:
@@ -186,7 +227,7 @@ def test_a_write_that_fails_is_logged_and_the_next_better_one_is_kept(
     writer = fixture.writer()
     fixture.directory.best.write_text("")  # in the place of the folder
     assert fixture.offer(writer, 1, 1.0) is None
-    assert caplog.messages[0].startswith("the best policy was not kept: cannot write `")
+    assert caplog.messages[0].startswith("the best policy was not kept: cannot make `")
     fixture.directory.best.unlink()
     assert fixture.offer(writer, 2, 1.0) == (2, 1.0)
 

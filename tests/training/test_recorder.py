@@ -63,7 +63,7 @@ class Source(Actor):
 
 
 class Improving(Source):
-    """Offers each version with its number as the mean return, the newest first; 100 episodes have a return of 7."""
+    """Offers each version with its number as the mean return, the newest first."""
 
     improved = Outlet(Improved, pattern="broadcast")
 
@@ -73,9 +73,7 @@ class Improving(Source):
             self.weights.begin()[:] = version
             block = self.optimizer_state.begin()
             block[:] = 0
-            views = layout.views(block)
-            views["returns"][:] = 7.0
-            views["counters"][Count.episodes] = 100 if version > 8 else 99
+            layout.views(block)["counters"][Count.episodes] = 99
             self.weights.board.seal(version)
             self.optimizer_state.publish(version)
         weights = np.zeros(self.blueprint.flat.block_bytes, np.uint8)
@@ -518,17 +516,6 @@ def test_of_the_turns_that_improved_the_best_is_kept(tmp_path: Path, cls: type[R
         "env_steps": 48,
         "updates": 3,
     }
-
-
-def test_the_last_turn_can_be_the_best(tmp_path: Path) -> None:
-    """Unless it has fewer than 100 episodes, as in the test above."""
-    fixture = RecorderFixture(tmp_path)
-    fixture.run([1, 2, 9], source_of=Improving, virtual=True)
-    best = best_policy(fixture.directory.best)
-    assert best is not None
-    assert (best.update, best.mean_return) == (9, 7.0)
-    assert all((array.view(np.uint8) == 9).all() for array in best.tensors().values())
-    assert fixture.checkpoints() == ["000009"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Keeps the best policy of a run on disk: the weights of one turn, replaced by those of a better one.
 
     [evaluation] every is set      the evaluator has the turn's weights and the mean return of whole episodes
-    otherwise                      the recorder gets the weights of turns with the highest mean return of 100 episodes
+    otherwise                      the recorder gets the policies that have played with the highest mean returns
     otherwise, checkpoint.every = {}     no policy is kept
 
 What is on disk determines what is best. So a successor of a killed process, a resumed run and the next stage of a
@@ -49,7 +49,7 @@ def best_by(blueprint: Blueprint) -> str | None:
 
 
 class BestSchedule:
-    """The learner's choice of turns whose weights may be the best by training return.
+    """The learner's choice of turns at which the policy that played may be the best by training return.
 
     It begins without a best return, also in a successor of the learner and in a resumed run: the recorder compares what
     it gets with the best policy on disk.
@@ -59,12 +59,13 @@ class BestSchedule:
         self.best = -math.inf  # highest mean return of an offered turn
         self.turn = 0  # the turn that was offered last
 
-    def improved(self, turn: int, episodes: int, mean_return: float) -> bool:
-        """Return whether to offer `turn`, whose last 100 episodes have this mean return, and record that it is offered.
+    def improved(self, turn: int, episodes: int, mean_return: float, *, last: bool = False) -> bool:
+        """Return whether to offer the policy of the last 100 episodes before `turn`, and record that it is offered.
 
-        A mean of fewer than 100 episodes is not comparable, and one that is not finite is never the best.
+        A mean of fewer than 100 episodes is not comparable, and one that is not finite is never the best. last: there
+        is no later turn.
         """
-        if episodes < RETURNS_KEPT or turn < self.turn * (1 + BEST_SPACING):
+        if episodes < RETURNS_KEPT or (turn < self.turn * (1 + BEST_SPACING) and not last):
             return False
         if not self.best < mean_return < math.inf:  # also for NaN
             return False

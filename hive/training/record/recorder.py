@@ -298,7 +298,7 @@ class Recorder(Actor):
         await super().drain()
 
     async def _save(self) -> None:
-        """Save the final state, unless a checkpoint of this turn already exists; it may also be the best policy.
+        """Save the final state, unless a checkpoint of this turn already exists.
 
         Raises RecordError if it cannot be saved: the run has then failed, whatever goal it reached.
         """
@@ -306,17 +306,11 @@ class Recorder(Actor):
         if turn < 0:
             return
         async with self.writing:  # a checkpoint that is being written has pinned other blocks
-            _, weights = await self.weights.pin(turn)
+            await self.weights.pin(turn)
             _, optimizer_state = await self.optimizer_state.pin(turn)
         views = self.blueprint.learner().views(optimizer_state)
-        updates, env_steps, episodes = (
-            int(views["counters"][count]) for count in (Count.updates, Count.env_steps, Count.episodes)
-        )
+        env_steps, episodes = (int(views["counters"][count]) for count in (Count.env_steps, Count.episodes))
         mean = mean_return(views["returns"], episodes)
-        if self.best is not None and episodes >= RETURNS_KEPT:
-            self.best.offer(
-                weights, turn, updates=updates, env_steps=env_steps, mean_return=mean, episodes=RETURNS_KEPT
-            )
         if (self.directory.checkpoints / f"{turn:06d}").exists():
             self._unpin()
             return

@@ -8,6 +8,7 @@ a turn is recovered when its learner is killed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -19,7 +20,7 @@ from hive.algorithms.algorithm import Moments
 from hive.algorithms.batches.advantages import merged
 from hive.algorithms.parameters import update_parameter
 from hive.config import load_reference
-from hive.errors import NotFinite, TopologyError
+from hive.errors import NotFinite, TopologyError, VersionGone
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.records.return_text import return_text
 from hive.records.summary import NATIVE, ROUNDS
@@ -43,6 +44,7 @@ from hive.training.messages import (
 from hive.training.record.best_policy import BestSchedule
 from hive.training.resume_barriers import SaveSchedule
 from hive.training.run_start import schedule_of, write_first_state
+from hive.training.schedule import LATEST
 from hive.training.update.ended_episodes import EndedEpisodes
 from hive.training.update.evaluation_schedule import EvaluationSchedule
 from hive.training.update.goal import SharedGoal, shared_goal
@@ -100,6 +102,10 @@ class LearnerActor(Actor):
         self.exact = config.exact  # whether a run that is resumed from a scheduled checkpoint is bit-identical
         self.saves = SaveSchedule(config, self.schedule.barriers, self.clock)
         self.bests = BestSchedule()
+        self.published: dict[
+            int, tuple[int, int, int]
+        ] = {}  # turn, updates and environment steps of behaviour versions
+        self.acted_with = 0  # behaviour version of the newest rollouts
         self.status_counters = {name: self.status.counter(name) for name in RESULTS}
         self.info_counters = {name: self.status.counter(name) for name in info_counters(config.env.info)}
         self.totals: dict[str, float] = {}  # RESULTS of the last committed turn
@@ -261,7 +267,7 @@ class LearnerActor(Actor):
     async def _hand_over(self, *, force: bool) -> None:
         """Hand the turn to the recorder and the evaluator where it is due, before the next turn can overwrite it."""
         await self._checkpoint()
-        if self.schedule.gradients.may_end(self.turn):
+        if self.improved.connected and self.schedule.gradients.may_end(self.turn):
             await self._offer_best()
         await self._report(force=force)
         if self.ended is not None and self.ended.held >= MOST_UNSENT:
@@ -384,6 +390,7 @@ class LearnerActor(Actor):
         parts = [
             (header[SAMPLES], slot.arrays["statistics"].copy()) for slot, header in zip(claimed, headers, strict=True)
         ]
+        self.acted_with = max(policy, default=self.acted_with)
         policy_lag = self.behaviour.latest - min(policy) if policy else None
         return StepRecord(step, parts, max(used, default=0), policy_lag)
 
@@ -484,17 +491,44 @@ class LearnerActor(Actor):
         while not await self._hold(scheduled=False, by_hand=True):
             await asyncio.sleep(SAVE_AGAIN_S)
 
-    async def _offer_best(self) -> None:
-        """Send a copy of this turn's weights to the recorder if its training return is the highest so far.
+    async def _offer_best(self, *, last: bool = False) -> None:
+        """Send a copy of the policy that has played the latest episodes to the recorder if none had higher returns.
 
-        A copy, because a block that is pinned for the recorder would delay the next checkpoint.
+        A copy, because the board keeps no version for longer. last: the run ends.
         """
-        totals = self.totals
-        mean = totals["mean_return_100"]
-        if self.improved.connected and self.bests.improved(self.turn, int(totals["episodes"]), mean):
-            weights = self.weights.board.read(self.turn)[: self.blueprint.flat.block_bytes].copy()
-            counts = int(totals["updates"]), int(totals["env_steps"])
-            await self.improved.send(Improved(self.turn, *counts, mean, weights))
+        mean = self.totals["mean_return_100"]
+        if not self.bests.improved(self.turn, int(self.totals["episodes"]), mean, last=last):
+            return
+        version = self._played_version()
+        if (counts := self._counts_of(version)) is not None:
+            with contextlib.suppress(VersionGone):  # of asynchronous collectors that are far behind
+                await self.improved.send(Improved(*counts, mean, self.behaviour.board.read(version).copy()))
+
+    def _played_version(self) -> int:
+        """Return the behaviour version that has played the newest round whose episodes are counted."""
+        version = self.schedule.collection.behaviour_version(self._newest_round())
+        return self.acted_with if version == LATEST else version
+
+    def _newest_round(self) -> int:
+        """Return the round of the newest gradients."""
+        barriers = self.schedule.barriers
+        return barriers.round_of(max(self.turn * barriers.per_turn - 1, 0))
+
+    def _counts_of(self, version: int) -> tuple[int, int, int] | None:
+        """Return turn, updates and environment steps of a behaviour version; None if they are not known.
+
+        A predecessor, or a native call, has published it if this learner has not. Then a round had all its steps, and
+        no turn was skipped.
+        """
+        if (known := self.published.get(version)) is not None or self.config.asynchronous:
+            return known
+        barriers = self.schedule.barriers
+        begin = barriers.warmup + version * barriers.interval
+        turn = min(barriers.first_gradient(begin) // barriers.per_turn, self.turn)
+        rounds = self._newest_round() + 1 - begin
+        updates = int(self.totals["updates"]) - (self.turn - turn)
+        env_steps = int(self.totals["env_steps"]) - rounds * self.blueprint.round_steps
+        return turn, max(updates, 0), max(env_steps, 0)
 
     async def _evaluate(self) -> None:
         """Hold this turn's weights for the first free evaluator if an evaluation is due.
@@ -621,6 +655,10 @@ class LearnerActor(Actor):
         if due > board.latest:
             board.begin()[:] = self.weights.board.read(self.turn)[: self.blueprint.flat.block_bytes]
             board.publish(due)
+            counters = self._optimizer_state()["counters"]
+            self.published[due] = self.turn, counters.item(Count.updates), counters.item(Count.env_steps)
+            for version in [old for old in self.published if old < due - self.config.collection.max_lag - 1]:
+                del self.published[version]
 
     def _optimizer_state(self) -> Mapping[str, NDArray[Any]]:
         return self.learner.views(self.optimizer_state.board.read(self.turn))
@@ -711,6 +749,8 @@ class LearnerActor(Actor):
             )
 
     async def teardown(self) -> None:
+        if self.improved.connected and self.totals:
+            await self._offer_best(last=True)
         await self._report(force=True)
 
 
