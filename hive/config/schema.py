@@ -636,6 +636,9 @@ class EvaluationConfig:
         accepts=lambda name: name == "mean_return" or (name.startswith("info/") and name != "info/"),
         expected='"mean_return" or "info/NAME" with a name of env.info',
     )
+    same_starts: bool = key(
+        False, "each evaluation plays the same episodes: chance then makes no policy look better than another"
+    )
     hosts: tuple[str, ...] = key((), "hosts that the evaluators run on, as collection.hosts; []: all run here")
     episodes: int = key(10, "episodes per evaluation", minimum=1)
     env: Mapping[str, Any] = key({}, "keys of [env] with other values in evaluations; options are added to those there")

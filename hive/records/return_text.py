@@ -12,3 +12,14 @@ def return_text(value: float | None) -> str:
     if math.isinf(value) or abs(value) >= 10.0 or value == int(value):
         return f"{value:,.1f}"
     return f"{value:.3g}"
+
+
+NORMAL_95 = 1.96  # half-width, in standard errors, of the interval that contains 95 % of a normal distribution
+
+
+def interval_95(deviation: float, episodes: int) -> float:
+    """Return the half-width of the 95 % confidence interval of a mean return (central limit theorem).
+
+    deviation: population standard deviation of the returns. NaN for a single episode.
+    """
+    return NORMAL_95 * deviation / math.sqrt(episodes - 1) if episodes > 1 else math.nan

@@ -7,16 +7,14 @@ hive.training.update.replay_memory. The others are sent as messages.
 
 from __future__ import annotations
 
-import math
 from dataclasses import field
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.records.return_text import interval_95
 from hive.runtime import Message, Shape
-
-NORMAL_95 = 1.96  # half-width, in standard errors, of the interval that contains 95 % of a normal distribution
 
 
 class RolloutReady(Message):
@@ -93,6 +91,7 @@ class Improved(Message):
     env_steps: int
     mean_return: float  # mean of the last 100 training episodes, of which it has played the newest
     weights: Annotated[NDArray[np.uint8], Shape("bytes")]  # [block_bytes] of hive.networks.weights.flat
+    balanced: bool = False  # as of Evaluation
 
 
 class EvaluationDue(Message):
@@ -121,8 +120,9 @@ class Evaluation(Message):
     wall_s: float  # wall time of the evaluation
     info: dict[str, float] = field(default_factory=dict)  # env.info: means over the episodes that have the value
     cut: int = 0  # episodes that did not end and were cut at the limit of steps; their returns count up to there
+    balanced: bool = False  # whether returns of agents that share the policy vary, but never their sum in an episode
 
     @property
     def interval(self) -> float:
         """Half-width of the 95 % confidence interval of the mean return (central limit theorem); NaN for 1 episode."""
-        return NORMAL_95 * self.deviation / math.sqrt(self.episodes - 1) if self.episodes > 1 else math.nan
+        return interval_95(self.deviation, self.episodes)

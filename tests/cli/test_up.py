@@ -25,7 +25,7 @@ from hive.config import load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
 from hive.monitor import StatusLine
 from hive.monitor.terminal import app as monitor_terminal
-from hive.records import RunDirectory, home_folder, write_checkpoint
+from hive.records import JsonlWriter, RunDirectory, home_folder, replace_best, write_checkpoint
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -145,6 +145,49 @@ def test_the_report_names_the_best_policy(
     assert capsys.readouterr().err.splitlines()[-1] == (
         f"best policy: mean return 498.2 of {words}, at 61,440 steps · to measure it: hive eval cartpole-1 --which best"
     )
+
+
+def test_the_best_of_many_evaluations_has_its_spread(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    best = {"checkpoint": "best/000480", "mean_return": 70.0, "by": "evaluation", "steps": 61_440, "updates": 480}
+    run = place.ended(best=best)
+
+    def line(deviation: float) -> str:
+        found = {"turn": 480, "steps": 61_440, "mean_return": 70.0, "episodes": 5, "deviation": deviation}
+        run.evaluations_file.write_text(
+            json.dumps({"turn": 240, "mean_return": 50.0}) + "\n" + json.dumps(found) + "\n"
+        )
+        report_end(run, 0)
+        return capsys.readouterr().err.splitlines()[-1]
+
+    assert line(20.0).startswith(
+        "best policy: mean return 70.0 ± 19.6 of the best of 2 evaluations, at 61,440 steps · "
+    )
+    assert line(0.0).startswith("best policy: mean return 70.0 of an evaluation, at 61,440 steps · ")
+    replace_best(run.best, 480, tensors={}, state={"mean_return": 70.0, "best_by": "info/won", "value": 0.9})
+    assert line(0.0).startswith("best policy: won 0.9, mean return 70.0 of an evaluation, at 61,440 steps · ")
+    replace_best(run.best, 480, tensors={}, state={"mean_return": 0.0, "balanced": True})
+    assert line(0.0).startswith("best policy: the newest one that was judged, at 61,440 steps, because ")
+
+
+def test_the_report_names_a_goal_that_was_not_reached_and_lost_evaluations(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = place.ended(started=1.7e9)
+    run.resolved_file.write_text(
+        render(load_config("a.toml", ["run.stop_at_return=475"], text='[env]\nid = "CartPole-v1"\n'))
+    )
+    write_jsonl = JsonlWriter(run.events_file)
+    for at in (1.6e9, 1.7e9 + 1):
+        write_jsonl.write({"t": at, "kind": "unfinished", "text": f"1 evaluation had not ended ({at:.0f})"})
+    report_end(run, 0)
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "not reached: run.stop_at_return = 475; the run came to 471.5",
+        "1 evaluation had not ended (1700000001)",
+    ]
+    for changes in ({"state": "stopped"}, {"mean_return_100": 480.0}, {"env_steps": 900, "stop_reason": "a callback"}):
+        place.end(run, started=1.7e9 + 9, **changes)
+        report_end(run, 0)
+        assert "not reached" not in capsys.readouterr().err
 
 
 def test_warnings_are_repeated_at_the_end(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

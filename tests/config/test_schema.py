@@ -147,6 +147,7 @@ DEFAULTS = {
     "evaluation.envs": 10,
     "evaluation.videos": 0,
     "evaluation.keep_videos": 50,
+    "evaluation.same_starts": False,
     "checkpoint.every": {"steps": 8 * 50_000},
     "checkpoint.autosave_s": 300.0,
     "checkpoint.keep": 3,

@@ -51,6 +51,18 @@ class Together:
         pass
 
 
+class Duel(Together):
+    """What one earns the other loses; `info` says at the end whether an agent has named every bit."""
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        right = {agent: float(int(action) == self.bits[agent]) for agent, action in actions.items()}
+        self.named = [one and all(right.values()) for one in ([True] if self.at == 0 else self.named)]
+        seen, _, ended, over, _ = super().step(actions)
+        one, other = right
+        rewards = {one: right[one] - right[other], other: right[other] - right[one]}
+        return seen, rewards, ended, over, {agent: {"named": float(self.named[0])} for agent in right}
+
+
 class InTurn(Together):
     """One guesses after the other; each learns what it has earned at its next turn."""
 

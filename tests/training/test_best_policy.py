@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import trained_runs
 from small_trainer import LIMIT_S, config_of, weights_of
 
 import hive
@@ -23,7 +24,7 @@ from hive.testing import run_inline
 from hive.training import Blueprint, LearnerActor, Recorder
 from hive.training.messages import Improved
 from hive.training.record import best_policy as best_policy_module
-from hive.training.record.best_policy import BestPolicy, best_by
+from hive.training.record.best_policy import BestPolicy, best_by, is_balanced, latest_by_episode
 
 # 32 episodes a turn; a return of 1.0 after some 30 turns.
 BANDIT: dict[str, Any] = {
@@ -153,6 +154,69 @@ def test_training_ends_with_the_same_bytes_as_without(tmp_path: Path) -> None:
     assert (outcome.digest, outcome.exact) == (without.digest, True)
     assert outcome.channels["improved"]["produced"] > 1
     assert "improved" not in without.channels
+
+
+DUEL = {"evaluation__every": "{updates=8}", "evaluation__wait": "true", "run__stop_when_no_better": 2}
+
+
+def duel(folder: Path, **values: Any) -> tuple[list[dict[str, Any]], RunDirectory, dict[str, str]]:
+    """Train one policy for both agents of a zero-sum game; return its evaluations and warnings."""
+    values = {"run__steps": 1280, "collection__envs": 4, "collection__rollout": 8, **values}
+    run = trained_runs.train(folder, "small_agents:Duel", **values)
+    warnings = {details["warning"]: details["cause"] for kind, _, details in run.events if kind == "warning"}
+    return run.evaluations(), run.directory, warnings
+
+
+def test_returns_that_add_up_to_the_same_choose_no_policy_and_end_no_run(tmp_path: Path) -> None:
+    lines, directory, warnings = duel(tmp_path, **DUEL)
+    assert {line["mean_return"] for line in lines} == {0.0}
+    assert any(line.get("balanced") for line in lines)
+    assert lines[-1]["steps"] >= 1280 - 8 * 32, "the run made all its steps"
+    kept = best_policy(directory.best)
+    assert kept is not None
+    assert kept.update == lines[-1]["turn"], "the newest is as good as any"
+    assert "add up to the same" in warnings["goal not judged"]
+
+
+def test_a_training_in_which_returns_add_up_to_the_same_keeps_a_late_policy(tmp_path: Path) -> None:
+    _, directory, warnings = duel(tmp_path)
+    kept = best_policy(directory.best)
+    assert kept is not None
+    assert (kept.state["balanced"], kept.mean_return) == (True, 0.0)
+    assert kept.update > 30
+    assert warnings == {}
+
+
+def test_a_value_of_info_chooses_among_several_agents(tmp_path: Path) -> None:
+    info = {"env__info": '["named", "no"]'}
+    lines, directory, warnings = duel(tmp_path, **{**DUEL, "evaluation__best_by": '"info/named"', **info})
+    assert all(0.0 <= line["info/named"] <= 1.0 for line in lines)
+    facts = best_policy(directory.best)
+    assert facts is not None
+    assert facts.state["value"] == max(line["info/named"] for line in lines)
+    assert "goal not judged" not in warnings
+    _, directory, warnings = duel(tmp_path, **{**DUEL, "evaluation__best_by": '"info/no"', **info})
+    assert best_policy(directory.best) is None
+    assert 'evaluation.best_by = "info/no"' in warnings["goal not judged"]
+
+
+@pytest.mark.parametrize(
+    ("returns", "balanced"),
+    [
+        ([[3.0, -3.0], [-1.0, 1.0]], True),
+        ([[0.1 + 0.2, 0.7], [0.4, 0.6]], True),
+        ([[5.0, 5.0], [5.0, 5.0]], False),
+        ([[3.0, -3.0], [-1.0, 2.0]], False),
+        ([[3.0], [-3.0]], False),
+        ([[3.0, -3.0]], False),
+        ([[math.nan, 1.0], [0.0, 1.0]], False),
+    ],
+)
+def test_returns_are_balanced_if_they_vary_and_their_sums_do_not(returns: list[list[float]], balanced: bool) -> None:
+    assert is_balanced(returns) == balanced
+    ring = np.tile(np.array(returns, np.float32), (200, 1))[: 300 // len(returns[0])]
+    latest = latest_by_episode(np.roll(ring.ravel()[-100:], 7), 307, len(returns[0]))
+    assert is_balanced(latest) == balanced
 
 
 # --- the writer

@@ -265,6 +265,14 @@ def test_seeds_are_those_of_the_turn_and_of_each_environment() -> None:
     assert vector.seeds == [stream_seeds(4, Purpose.evaluation, 0, 3, turn) for turn in (2, 3)]
 
 
+def test_the_same_starts_are_those_of_turn_0() -> None:
+    vector = Scripted([1], [1], [1])
+    evaluator = scripted(vector, 3, same_starts=True)
+    for turn in (2, 3):
+        evaluator.evaluate(due(turn))
+    assert vector.seeds == [stream_seeds(4, Purpose.evaluation, 0, 3, 0)] * 2
+
+
 def test_randomness_in_the_network_depends_on_the_turn_alone() -> None:
     """Its policy is only noise of torch's, and another actor of the process draws between its steps."""
     blueprint = blueprint_of(network__module='"small_environments:Shaky"')

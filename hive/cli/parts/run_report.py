@@ -8,12 +8,16 @@ from typing import Any
 
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.select_run import name_from_here
+from hive.config import Config, load_config
 from hive.monitor.drawing import duration
-from hive.records import Checkpoint, RunDirectory, Summary, list_checkpoints
-from hive.records.return_text import return_text
-from hive.records.run_warnings import RunWarning, shown
+from hive.records import Checkpoint, RunDirectory, Summary, best_policy, list_checkpoints, read_jsonl
+from hive.records.jsonl import tail_jsonl
+from hive.records.return_text import interval_95, return_text
+from hive.records.run_warnings import GOAL_NOT_JUDGED, UNFINISHED, RunWarning, shown
 from hive.runtime.process.stop_signals import REASONS, TERMINATED
 from hive.warning_names import SHOWN
+
+EVENTS_BACK = 50  # lines at the end of the event log that are searched for those of the end
 
 
 def report_end(directory: RunDirectory, code: int, say: Callable[[str], object] = print_to_stderr) -> int:
@@ -26,7 +30,9 @@ def report_end(directory: RunDirectory, code: int, say: Callable[[str], object] 
         say(f"error: {summary.error}")
     say(f"{_results(summary, saved)} · {directory.path}")
     if summary.best is not None:
-        say(_best_line(summary.best, name_from_here(directory)))
+        say(_best_line(directory, summary.best))
+    for line in missing_lines(directory, summary):
+        say(line)
     for line in warning_lines(map(RunWarning.of, summary.warnings), name_from_here(directory)):
         say(line)
     if summary.state == "stopped" and saved:
@@ -74,12 +80,51 @@ def ending_text(summary: Summary, saved: Sequence[Checkpoint]) -> str:
     return summary.ending + counted + frames
 
 
-def _best_line(best: Mapping[str, Any], name: str) -> str:
-    """Name the best policy of a run, from what its summary says about it."""
-    by = "an evaluation" if best["by"] == "evaluation" else "100 training episodes"
+def _best_line(directory: RunDirectory, best: Mapping[str, Any]) -> str:
+    """Name the best policy of a run, from what its summary says about it, and how it was chosen."""
     at = "" if best["steps"] is None else f", at {best['steps']:,} steps"
-    measure = f"to measure it: hive eval {name} --which best"
-    return f"best policy: mean return {return_text(best['mean_return'])} of {by}{at} · {measure}"
+    measure = f"to measure it: hive eval {name_from_here(directory)} --which best"
+    kept = best_policy(directory.best, verify=False)
+    if kept is not None and kept.state.get("balanced") is True:
+        why = "the returns of its agents add up to the same in every episode"
+        return f"best policy: the newest one that was judged{at}, because {why} · {measure}"
+    found = f"mean return {return_text(best['mean_return'])}"
+    if best["by"] != "evaluation":
+        return f"best policy: {found} of 100 training episodes{at} · {measure}"
+    lines, by = list(read_jsonl(directory.evaluations_file)), "an evaluation"
+    own = next((line for line in lines if f"{line.get('turn')}".zfill(6) == best["checkpoint"].rpartition("/")[2]), {})
+    episodes, deviation = own.get("episodes"), own.get("deviation")
+    if isinstance(episodes, int) and isinstance(deviation, float) and episodes > 1 and deviation > 0.0:
+        found += f" ± {return_text(interval_95(deviation, episodes))}"
+        # The highest of many values that vary is above what its policy earns, so their number is said.
+        by = f"the best of {len(lines)} evaluations" if len(lines) > 1 else by
+    if kept is not None and (best_by := str(kept.state.get("best_by"))).startswith("info/"):
+        found = f"{best_by.removeprefix('info/')} {return_text(kept.state.get('value'))}, {found}"
+    return f"best policy: {found} of {by}{at} · {measure}"
+
+
+def missing_lines(directory: RunDirectory, summary: Summary) -> Iterator[str]:
+    """Yield what a run that has made all its steps did not come to: its goal, and evaluations that had not ended."""
+    if summary.state != "finished" or not directory.resolved_file.exists():
+        return
+    config = load_config(directory.resolved_file)
+    if summary.env_steps >= config.run.steps and not any(one["kind"] == GOAL_NOT_JUDGED for one in summary.warnings):
+        for key, goal, reached in _goals(directory, summary, config):
+            if reached is not None and reached < goal:
+                yield f"not reached: {key} = {goal:g}; the run came to {return_text(reached)}"
+    events = tail_jsonl(directory.events_file, EVENTS_BACK)
+    now = [event for event in events if event.get("kind") == UNFINISHED and event.get("t", 0.0) >= summary.started]
+    yield from (event["text"] for event in now[-1:] if "text" in event)
+
+
+def _goals(directory: RunDirectory, summary: Summary, config: Config) -> Iterator[tuple[str, float, float | None]]:
+    """Yield each goal of a run with its key, and how far the run has come."""
+    if config.run.stop_at_return is not None:
+        yield "run.stop_at_return", config.run.stop_at_return, summary.mean_return_100
+    if config.run.stop_at_evaluation is not None:
+        lines = read_jsonl(directory.evaluations_file)
+        values = [value for line in lines if isinstance(value := line.get(config.evaluation.best_by), int | float)]
+        yield "run.stop_at_evaluation", config.run.stop_at_evaluation, max(values, default=None)
 
 
 def kept(summary: Summary, saved: Sequence[Checkpoint]) -> str:

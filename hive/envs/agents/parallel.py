@@ -9,6 +9,7 @@ the row has the first observations of the next episode, as in `hive.envs.vectors
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from numpy.typing import NDArray
@@ -197,7 +198,8 @@ class _Table:
     def finish(self, *, cut: bool) -> None:
         """Tell of the running episode, which ends. cut: from outside."""
         returns = {str(agent): returned for agent, returned in self._returns.items()}
-        self._ended.append(EndedEpisode(self.number, returns, self.steps, cut))
+        infos = dict(chain.from_iterable(seat.take_infos(self.number).items() for seat in self._seats))
+        self._ended.append(EndedEpisode(self.number, returns, self.steps, cut, infos))
 
     def _credit(
         self,

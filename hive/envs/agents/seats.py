@@ -5,6 +5,7 @@ agents of n in each of E environments   ->   B = E * n columns, column e * n + i
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -35,13 +36,14 @@ TEAM = "return/team"
 class EndedEpisode(NamedTuple):
     """An episode of environment `number` that has ended after `steps` steps or turns. returns: of all agents.
 
-    cut: whether the environment would have gone on.
+    cut: whether the environment would have gone on. infos: the chosen values of `info` of agents that have ended.
     """
 
     number: int
     returns: dict[str, float]
     steps: int
     cut: bool
+    infos: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ class SeatRows:
         self.returns, self.lengths = np.zeros(count), np.zeros(count, np.int32)
         self.finals: dict[int, Any] = {}
         self._values: dict[int, dict[str, float]] = {}
+        self._ended: dict[int, dict[str, Mapping[str, float]]] = defaultdict(dict)  # environment -> agent -> its values
         self._episodes.clear()
 
     def columns_of(self, number: int) -> Iterator[tuple[int, AgentView]]:
@@ -207,12 +210,19 @@ class SeatRows:
     def end_infos(self, column: int, info: Any) -> None:
         """Keep the chosen values of `info` of an agent whose episode ends."""
         if self._infos.names:
-            self._values.setdefault(column, {}).update(self._infos.of_one(column, info))
+            values = self._infos.of_one(column, info)
+            self._values.setdefault(column, {}).update(values)
+            number, agent = divmod(column, len(self.agents))
+            self._ended[number][self.agents[agent]] = values
 
     def end_turns(self, column: int, total: float, info: Any) -> None:
         """Keep the return of an agent that acts in turn, with rewards before its first turn, and values of `info`."""
         self.returns[column] = total
         self.end_infos(column, info)
+
+    def take_infos(self, number: int) -> dict[str, Mapping[str, float]]:
+        """Return the chosen values of `info` of the agents that ended in this episode of environment `number`."""
+        return self._ended.pop(number, {})
 
     def end_episode(self, number: int, returns: Mapping[Any, float]) -> None:
         """Keep the returns of all agents of environment `number`, for its next row in which an agent ends."""

@@ -12,6 +12,7 @@ and goes on to the next turn of an agent that learns; bots act in between.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from hive.envs.agents.bots import Bot
@@ -256,7 +257,8 @@ class Game:
     def finish(self, *, cut: bool) -> None:
         """Tell of the running episode, which ends. cut: from outside."""
         returns = {str(agent): returned for agent, returned in self._returns.items()}
-        self._ended.append(EndedEpisode(self.number, returns, self.steps, cut))
+        infos = dict(chain.from_iterable(seat.take_infos(self.number).items() for seat in self._seats))
+        self._ended.append(EndedEpisode(self.number, returns, self.steps, cut, infos))
 
     def _end_episode(self) -> None:
         """Complete what is open when no agent is left: an agent that ended may not have had its last turn."""

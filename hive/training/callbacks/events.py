@@ -191,7 +191,7 @@ class EvaluationEvent(CallbackEvent):
     mean_length: float  # steps
     info: Mapping[str, float] = field(default_factory=dict)  # means of env.info
     value: float = float("nan")  # the quantity that evaluation.best_by names; by default the mean return
-    is_best: bool = False  # whether it is higher than that of all earlier evaluations
+    is_best: bool = False  # whether it is higher than that of all earlier evaluations, or none can be compared
 
 
 @dataclass(frozen=True, kw_only=True)

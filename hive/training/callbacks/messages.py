@@ -51,13 +51,16 @@ class CallbacksState:
     """The state of callbacks after all events so far.
 
     number: of the next event. turn, evaluated: the last turns after which a round and an evaluation were handled. best:
-    the highest value of an evaluation. states: the packed state of each callback, by its name. stop: why the run ends.
+    the highest value of an evaluation. chooses: whether values have differed. balanced: whether one was of sums that
+    never differ (`chooses_none`). states: the packed state of each callback, by its name. stop: why the run ends.
     """
 
     number: int = 0
     turn: int = -1
     evaluated: int = -1
     best: float | None = None
+    chooses: bool = False
+    balanced: bool = False
     states: dict[str, bytes] = field(default_factory=dict)
     changes: list[list[Any]] = field(default_factory=list)
     stop: str | None = None

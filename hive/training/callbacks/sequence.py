@@ -25,7 +25,7 @@ from hive.training.callbacks.messages import CallbacksState, Wanted, state_key
 from hive.training.callbacks.rules import rules_of
 from hive.training.callbacks.start import state_at_start
 from hive.training.messages import EpisodesEnded, Evaluation
-from hive.training.record.best_policy import value_of
+from hive.training.record.best_policy import chooses_none, is_same, value_of
 from hive.training.resume_barriers import ResumeBarriers
 
 KEPT_ROUNDS = 2  # whose turns a replica of the learner may still have to make (hive.training.update.replica)
@@ -112,9 +112,14 @@ class CallbackSequence:
 
     async def follow_evaluation(self, evaluation: Evaluation, rounds: int) -> None:
         """Follow an evaluation of the newest turn."""
-        value = value_of(evaluation, self.config.evaluation.best_by)
+        best_by = self.config.evaluation.best_by
+        value = value_of(evaluation, best_by)
         best = self.state.best
-        is_best = not math.isnan(value) and (best is None or value > best)
+        self.state.balanced |= chooses_none(evaluation, best_by)
+        self.state.chooses |= best is not None and not is_same(value, best)
+        # The newest policy is as good as any while the value chooses none: a rule does not take it for a worse one.
+        is_any = self.state.balanced and not self.state.chooses
+        is_best = not math.isnan(value) and (best is None or value > best or is_any)
         if is_best:
             self.state.best = value
         names = ("episodes", "mean_return", "deviation", "min", "max", "mean_length", "info")

@@ -90,7 +90,8 @@ class Evaluator:
 
     observation: shape and dtype of an observation. policy: the module whose weights `bind` replaces. distribution: maps
     its first output to actions. sample: whether to sample actions, as in training. info: the values of `info` that
-    `vector` writes, of which means are reported. max_steps: limit of an episode; 0: none. status: the status page that
+    `vector` writes, of which means are reported. max_steps: limit of an episode; 0: none. same_starts: whether
+    each evaluation plays the same episodes, as far as they do not follow from the policy. status: the status page that
     shows its phases; None in library use. Raises ValueError if there are fewer episodes than environments.
     """
 
@@ -106,6 +107,7 @@ class Evaluator:
         sample: bool = False,
         info: Sequence[str] = (),
         max_steps: int = 0,
+        same_starts: bool = False,
         status: Status | None = None,
     ) -> None:
         if episodes < vector.count:
@@ -120,6 +122,7 @@ class Evaluator:
         self.seed = seed
         self.sample = sample
         self.max_steps = max_steps
+        self.same_starts = same_starts
         self.status = status
         self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
         self.starts = status.phase(START) if status else 0
@@ -169,6 +172,7 @@ class Evaluator:
             episodes=episodes,
             info=blueprint.config.evaluation_env.info,
             max_steps=blueprint.config.evaluation.max_steps,
+            same_starts=blueprint.config.evaluation.same_starts,
             status=status,
         )
 
@@ -197,20 +201,20 @@ class Evaluator:
         self._lengths: list[int] = []  # their lengths in steps
         self._left = self.quota.copy()  # [B]: episodes still to be counted of each environment
         self._steps = self._rounds = self.cut = 0
-        self._first = first
-        self._forward = stream_seed(self.seed, Purpose.evaluation_forward, 0, due.turn)
-        self._code = stream_seed(self.seed, Purpose.evaluation_stepping, first, due.turn)
-        self._noise = stream(self.seed, Purpose.evaluation_action, 0, due.turn)
-        self._reset(due)
+        self._first, self._number = first, 0 if self.same_starts else due.turn
+        self._forward = stream_seed(self.seed, Purpose.evaluation_forward, 0, self._number)
+        self._code = stream_seed(self.seed, Purpose.evaluation_stepping, first, self._number)
+        self._noise = stream(self.seed, Purpose.evaluation_action, 0, self._number)
+        self._reset()
 
-    def _reset(self, due: EvaluationDue) -> None:
+    def _reset(self) -> None:
         """Start an episode in every environment, for the first time or after episodes were cut."""
         self._enter(self.starts)
         count = self.vector.count
         self._memory = Memory.of(self.policy, count)
         self._length, self._return = np.zeros(count, np.int64), np.zeros(count)  # [B]: of the running episodes
         self._waits = np.zeros(count, bool)  # [B]: whether its episode was cut
-        sequence = due.turn + self._rounds * ROUNDS
+        sequence = self._number + self._rounds * ROUNDS
         seeds = stream_seeds(self.seed, Purpose.evaluation, self._first, count, sequence)
         if self.runs_python:
             seed_all_globals(self.seed, Purpose.evaluation_stepping, self._first, sequence)
@@ -256,7 +260,7 @@ class Evaluator:
             return self._end(self._due)
         if self._waits[self._left > 0].all():
             self._rounds += 1
-            self._reset(self._due)
+            self._reset()
         return None
 
     def _cut(self) -> None:

@@ -30,7 +30,7 @@ from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.collect.apart import Apart
 from hive.training.evaluate.evaluator import Evaluator, evaluator_contexts
 from hive.training.messages import Evaluation, EvaluationDue, Weights
-from hive.training.record.best_policy import BestPolicy, value_of
+from hive.training.record.best_policy import BestPolicy, chooses_none, value_of
 from hive.training.record.episode_videos import EpisodeVideos
 from hive.training.record.pinned_blocks import held_block, next_due
 
@@ -85,6 +85,7 @@ class EvaluatingActor(Actor, ABC):
             limit = self.blueprint.config.evaluation.max_steps
             what = f"{evaluation.cut} of {evaluation.episodes} episodes did not end within {limit:,} steps"
             self.note("cut", f"evaluation {due.turn}: {what} (evaluation.max_steps) and count up to there")
+        best_by = self.blueprint.config.evaluation.best_by
         self.best.offer(
             weights,
             due.turn,
@@ -92,7 +93,8 @@ class EvaluatingActor(Actor, ABC):
             env_steps=due.env_steps,
             mean_return=evaluation.mean_return,
             episodes=evaluation.episodes,
-            value=value_of(evaluation, self.blueprint.config.evaluation.best_by),
+            value=value_of(evaluation, best_by),
+            balanced=chooses_none(evaluation, best_by),
         )
         await self.evaluations.send(evaluation)
 

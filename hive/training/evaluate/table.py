@@ -36,6 +36,7 @@ from hive.training.collect.collector import FrameStack, seed_all_globals
 from hive.training.evaluate.evaluator import TORCH_SEEDS, Played, evaluation_contexts, evaluator_contexts
 from hive.training.messages import Evaluation, EvaluationDue
 from hive.training.policies import Policies
+from hive.training.record.best_policy import is_balanced
 
 Table = ParallelVector | TurnsVector
 Acting = Union[Policy, "BoundPolicy"]
@@ -161,7 +162,7 @@ class TableEvaluator:
             seed=self._seed,
             episodes=self._evaluation.episodes,
             max_steps=self._evaluation.max_steps,
-            turn=due.turn,
+            turn=0 if self._evaluation.same_starts else due.turn,
         )
 
     def step(self) -> Evaluation | None:
@@ -190,6 +191,9 @@ def _evaluation(policy: Acting, done: Sequence[EndedEpisode], agents: Sequence[s
     info = {
         RETURN_OF + agent: _mean([one.returns[agent] for one in done if agent in one.returns]) for agent in everyone
     }
+    chosen = [one.infos[agent] for one in done for agent in agents if agent in one.infos]
+    for name in dict.fromkeys(name for values in chosen for name in values):
+        info[name] = _mean([values[name] for values in chosen if name in values])
     return Evaluation(
         turn=0,
         updates=policy.updates,
@@ -204,6 +208,7 @@ def _evaluation(policy: Acting, done: Sequence[EndedEpisode], agents: Sequence[s
         wall_s=wall_s,
         info={**info, TEAM: _mean([sum(one.returns.values()) for one in done])},
         cut=sum(one.cut for one in done),
+        balanced=is_balanced([[one.returns.get(agent, 0.0) for agent in agents] for one in done]),
     )
 
 

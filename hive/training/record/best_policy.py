@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.envs.agents.seats import TEAM
 from hive.errors import RecordError
 from hive.records import JSON, RunDirectory, best_policy, only_writer, remove_unfinished, replace_best
 from hive.records.owner import Ownership
@@ -31,6 +34,7 @@ from hive.training.update.learner import RETURNS_KEPT
 # lasted for 2 % of the run is not missed.
 BEST_SPACING = 0.02
 MEAN_RETURN = "mean_return"  # the default of evaluation.best_by
+SAME_SUM = 1e-5  # largest difference between sums of returns that are equal, as a share of the largest return
 
 
 def value_of(evaluation: Evaluation, best_by: str) -> float:
@@ -38,6 +42,38 @@ def value_of(evaluation: Evaluation, best_by: str) -> float:
     if best_by == MEAN_RETURN:
         return evaluation.mean_return
     return evaluation.info.get(best_by.removeprefix("info/"), math.nan)
+
+
+def is_balanced(returns: Sequence[Sequence[float]] | NDArray[Any]) -> bool:
+    """Return whether returns [episodes, agents] vary, but not the sums of the episodes, as in a zero-sum game.
+
+    Their mean then says nothing about a policy that all these agents share.
+    """
+    each = np.asarray(returns, np.float64)
+    if each.ndim != 2 or min(each.shape) < 2 or not np.isfinite(each).all():
+        return False
+    least = SAME_SUM * max(float(np.abs(each).max()), 1.0)
+    return bool(np.ptp(each, axis=0).max() > least >= np.ptp(each.sum(axis=1)))
+
+
+def chooses_none(evaluation: Evaluation, best_by: str) -> bool:
+    """Return whether the value that evaluation.best_by names is the same for every policy, as far as is seen here."""
+    return evaluation.balanced and best_by in (MEAN_RETURN, f"info/{TEAM}")
+
+
+def is_same(value: float, other: float) -> bool:
+    """Return whether two mean returns differ by rounding only."""
+    return math.isclose(value, other, rel_tol=SAME_SUM, abs_tol=SAME_SUM)
+
+
+def latest_by_episode(returns: NDArray[np.float32], episodes: int, agents: int) -> NDArray[np.float32]:
+    """Return the returns [E, agents] of the latest episodes in a ring of RETURNS_KEPT, if agents end together.
+
+    episodes: how many returns were counted.
+    """
+    if episodes < RETURNS_KEPT:
+        return returns[:0].reshape(0, agents)
+    return np.roll(returns, -(episodes % RETURNS_KEPT))[RETURNS_KEPT % agents :].reshape(-1, agents)
 
 
 def best_by(blueprint: Blueprint) -> str | None:
@@ -59,15 +95,18 @@ class BestSchedule:
         self.best = -math.inf  # highest mean return of an offered turn
         self.turn = 0  # the turn that was offered last
 
-    def improved(self, turn: int, episodes: int, mean_return: float, *, last: bool = False) -> bool:
+    def improved(
+        self, turn: int, episodes: int, mean_return: float, *, last: bool = False, balanced: bool = False
+    ) -> bool:
         """Return whether to offer the policy of the last 100 episodes before `turn`, and record that it is offered.
 
         A mean of fewer than 100 episodes is not comparable, and one that is not finite is never the best. last: there
-        is no later turn.
+        is no later turn. balanced: an equal mean is offered, too.
         """
         if episodes < RETURNS_KEPT or (turn < self.turn * (1 + BEST_SPACING) and not last):
             return False
-        if not self.best < mean_return < math.inf:  # also for NaN
+        higher = self.best < mean_return < math.inf  # false for NaN
+        if not higher and not (balanced and is_same(mean_return, self.best)):
             return False
         self.turn, self.best = turn, mean_return
         return True
@@ -91,9 +130,10 @@ class BestPolicy:
 
     def _read(self) -> None:
         best = best_policy(self.root)
-        self.value, self.turn = -math.inf, 0
+        self.value, self.turn, self.balanced = -math.inf, 0, False
         if best is not None and best.mean_return is not None and best.state.get("best_by", MEAN_RETURN) == self.best_by:
             self.value, self.turn = float(best.state.get("value", best.mean_return)), best.update
+            self.balanced = best.state.get("balanced") is True
 
     def offer(
         self,
@@ -105,10 +145,12 @@ class BestPolicy:
         mean_return: float,
         episodes: int,
         value: float | None = None,
+        balanced: bool = False,
     ) -> None:
         """Keep the weights if `value`, by default `mean_return`, is finite and higher than that of the best policy.
 
-        Of equal ones that of the earliest turn is kept: several evaluators finish in any order.
+        Of equal ones that of the earliest turn is kept: several evaluators finish in any order. balanced: as of
+        `Evaluation`; then that of the newest turn is kept, because the value chooses none.
 
         weights: uint8 [block_bytes or more], those of `turn`. episodes: number of episodes in `mean_return`. value:
         that of evaluation.best_by.
@@ -116,7 +158,7 @@ class BestPolicy:
         An error of writing is logged, and the best policy is then still the previous one.
         """
         value = mean_return if value is None else value
-        if not (math.isfinite(mean_return) and self._is_better(value, turn)):
+        if not (math.isfinite(mean_return) and self._is_better(value, turn, balanced)):
             return
         state: dict[str, JSON] = {
             "mean_return": mean_return,
@@ -126,6 +168,7 @@ class BestPolicy:
             "by": best_by(self.blueprint),
             "env_steps": env_steps,
             "updates": updates,
+            "balanced": balanced or (self.balanced and is_same(value, self.value)),
             "env": self.blueprint.config.env.id,
             "policy": self.blueprint.policy(),
         }
@@ -134,15 +177,18 @@ class BestPolicy:
             with only_writer(self.root.parent):
                 self.ownership.check()
                 self._read()  # another evaluator may have written a better one since
-                if not self._is_better(value, turn):
+                if not self._is_better(value, turn, balanced):
                     return
                 replace_best(self.root, turn, tensors=flat.arrays(weights[: flat.block_bytes]), state=state)
         except RecordError as error:  # the run continues, e.g. on a full disk
             self.log.warning("the best policy was not kept: %s", error)
             return
+        self.balanced = state["balanced"] is True
         self.value, self.turn = value, turn
         self.log.info("the best policy is that of update %d: mean return %s", turn, return_text(mean_return))
 
-    def _is_better(self, value: float, turn: int) -> bool:
+    def _is_better(self, value: float, turn: int, balanced: bool) -> bool:
+        if (balanced or self.balanced) and is_same(value, self.value):
+            return turn > self.turn
         higher = self.value < value < math.inf  # false for NaN
         return higher or (value == self.value and turn < self.turn)

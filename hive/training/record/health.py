@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 from hive.config import Config, ReplayConfig
 from hive.envs import Box, EnvironmentSpec, choices_of, limit_advice, recipe_of
 from hive.networks.build.spaces import simple_actions
-from hive.records.run_warnings import RunWarning
+from hive.records.run_warnings import GOAL_NOT_JUDGED, RunWarning
 
-GOAL_NOT_JUDGED = "goal not judged"  # the warning of `Health.at_end`
+INFO_MISSING = "info missing"
 QUIET_S = 60.0  # seconds of training between two beginnings of one warning, as for the lines of runtime.diagnostics
 WINDOW = 100  # episodes of a mean return: those of fewer episodes are not judged
 
@@ -337,7 +337,7 @@ WARNING_RULES: tuple[WarningRule, ...] = (
         turns=SKIPPED_TURNS,
     ),
     WarningRule(
-        "info missing",
+        INFO_MISSING,
         _no_info,
         "env.info names keys of the info that the last step of an episode returns, also after its wrappers",
     ),

@@ -86,6 +86,7 @@ from hive.training.messages import (
 from hive.training.record.best_policy import BestPolicy, best_by
 from hive.training.record.episode_list import EpisodeList
 from hive.training.record.health import Health, HealthFacts
+from hive.training.record.judged_evaluations import BALANCED, JudgedEvaluations
 from hive.training.record.pinned_blocks import held_block, next_due
 from hive.training.replay_floor import clear_floor, write_floor
 from hive.training.run_start import first_gradient_round, round_shape, rounds_at, schedule_start
@@ -129,7 +130,9 @@ class Recorder(Actor):
         self.sinks = RunSinks(blueprint.config, self.directory, self._sink_failed)
         self.best = BestPolicy(blueprint, self.directory, self.log) if self.improved.connected else None
         self.evaluated = JsonlWriter(self.directory.evaluations_file) if self.evaluations.connected else None
-        self.evaluated_turns = {line.get("turn") for line in read_jsonl(self.directory.evaluations_file)}
+        evaluated = list(read_jsonl(self.directory.evaluations_file))
+        self.evaluated_turns = {line.get("turn") for line in evaluated}
+        self.judged = JudgedEvaluations(blueprint.config, evaluated)
         self.episode_list = EpisodeList.of(blueprint)
         self.judged_steps = 0  # environment steps of the last line of metrics
         self.health = Health(HealthFacts.of(blueprint.config, blueprint.environment, blueprint.collectors))
@@ -194,7 +197,7 @@ class Recorder(Actor):
             queued.append(message)
         if not queued:
             return
-        chosen = max(queued, key=lambda message: message.mean_return)
+        chosen = max(queued, key=lambda message: (message.mean_return, message.balanced and message.turn))
         best.offer(
             chosen.weights,
             chosen.turn,
@@ -202,6 +205,7 @@ class Recorder(Actor):
             env_steps=chosen.env_steps,
             mean_return=chosen.mean_return,
             episodes=RETURNS_KEPT,
+            balanced=chosen.balanced,
         )
 
     def _write(self, message: Metrics) -> None:
@@ -260,18 +264,19 @@ class Recorder(Actor):
             "wall_s": message.wall_s,
         }
         infos = {f"info/{name}": value for name, value in message.info.items()}
-        lines.write(
-            {
-                "t": round(time.time(), 3),
-                "turn": message.turn,
-                "steps": message.env_steps,
-                "updates": message.updates,
-                "seconds": round(message.seconds, 3),
-                "episodes": message.episodes,
-                **result,
-                **infos,
-            }
-        )
+        line = {
+            "t": round(time.time(), 3),
+            "turn": message.turn,
+            "steps": message.env_steps,
+            "updates": message.updates,
+            "seconds": round(message.seconds, 3),
+            "episodes": message.episodes,
+            **result,
+            **infos,
+            **({BALANCED: True} if message.balanced else {}),
+        }
+        lines.write(line)
+        self.judged.take(line)
         values = {f"evaluation/{name}": value for name, value in {**result, **infos}.items()}
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, values))
 
@@ -292,7 +297,8 @@ class Recorder(Actor):
             await self._checkpoint(due)
         if self.best is not None:
             self._compare(self.best)
-        self._log_warnings(self.health.at_end(self.judged_steps), [], self.judged_steps)
+        steps = self.judged_steps
+        self._log_warnings([*self.judged.at_end(steps), *self.health.at_end(steps)], [], steps)
         await self._save()
         self._raise_sink_error()
         await super().drain()

@@ -23,6 +23,7 @@ from hive.config import load_reference
 from hive.errors import NotFinite, TopologyError, VersionGone
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.records.return_text import return_text
+from hive.records.run_warnings import UNFINISHED
 from hive.records.summary import NATIVE, ROUNDS
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.runtime.memory.segments import Arrays
@@ -41,7 +42,7 @@ from hive.training.messages import (
     OptimizerState,
     Weights,
 )
-from hive.training.record.best_policy import BestSchedule
+from hive.training.record.best_policy import BestSchedule, is_balanced, latest_by_episode
 from hive.training.resume_barriers import SaveSchedule
 from hive.training.run_start import schedule_of, write_first_state
 from hive.training.schedule import LATEST
@@ -210,6 +211,7 @@ class LearnerActor(Actor):
         stop_reason = await (training if self.goal is None else self.goal.until_over(training))
         self._check_updates()
         await self._evaluations_done()
+        self._note_unfinished()
         if self.goal is not None:
             await self.goal.all_ended()
         if self.callbacks is not None:
@@ -496,13 +498,23 @@ class LearnerActor(Actor):
 
         A copy, because the board keeps no version for longer. last: the run ends.
         """
-        mean = self.totals["mean_return_100"]
-        if not self.bests.improved(self.turn, int(self.totals["episodes"]), mean, last=last):
+        mean, balanced = self._mean_and_balance()
+        if not self.bests.improved(self.turn, int(self.totals["episodes"]), mean, last=last, balanced=balanced):
             return
         version = self._played_version()
         if (counts := self._counts_of(version)) is not None:
             with contextlib.suppress(VersionGone):  # of asynchronous collectors that are far behind
-                await self.improved.send(Improved(*counts, mean, self.behaviour.board.read(version).copy()))
+                weights = self.behaviour.board.read(version).copy()
+                await self.improved.send(Improved(*counts, mean, weights, balanced))
+
+    def _mean_and_balance(self) -> tuple[float, bool]:
+        """Return the mean return of the latest episodes, and whether it is `is_balanced`."""
+        agents, episodes = len(self.blueprint.environment.agents), int(self.totals["episodes"])
+        if agents > 1:
+            latest = latest_by_episode(self._optimizer_state()["returns"], episodes, agents)
+            if is_balanced(latest):
+                return float(latest.mean()), True
+        return self.totals["mean_return_100"], False
 
     def _played_version(self) -> int:
         """Return the behaviour version that has played the newest round whose episodes are counted."""
@@ -630,6 +642,15 @@ class LearnerActor(Actor):
         """Return the evaluators as readers of the weights: the next ones after the recorder."""
         first = len(self.gradients.producers) + 1
         return range(first, first + self.blueprint.config.evaluation.workers)
+
+    def _note_unfinished(self) -> None:
+        """Log how many evaluations have not ended with the training, and so are lost."""
+        words = self.weights.board.view.words
+        playing = sum(words.pinned(reader) for reader in self._evaluators()) if self.evaluates else 0
+        if playing:
+            had = "1 evaluation had" if playing == 1 else f"{playing} evaluations had"
+            text = f"{had} not ended with the training, and count for nothing (evaluation.wait = true awaits them)"
+            self.note(UNFINISHED, text, routine=True)
 
     async def _evaluations_done(self) -> None:
         """With `evaluation.wait`, wait until no evaluator plays."""
