@@ -35,7 +35,7 @@ def test_a_run_without_any_update_fails_and_says_why(tmp_path: Path) -> None:
     assert [warning["kind"] for warning in summary.warnings] == kinds
     assert all("network.normalize_rewards" in warning["advice"] for warning in summary.warnings)
     assert [event["warning"] for event in read_jsonl(directory.events_file) if event["kind"] == "warning"] == kinds
-    assert [warning.kind for warning in poll_once(directory).active_warnings] == kinds
+    assert [warning.kind for warning in poll_once(directory).active_warnings] == kinds[:1], "it explains the other one"
 
 
 def test_a_resumed_run_has_its_earlier_warnings(tmp_path: Path) -> None:
