@@ -9,8 +9,11 @@ from __future__ import annotations
 import operator
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +24,10 @@ from hive.api.result import Result
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.playing import Source, cut_note, policies_and_config, sources
 from hive.config import Config, load_config
+from hive.config.references import beside
 from hive.envs.agents.seats import RETURN_OF, TEAM
 from hive.errors import HiveError, UsageError
+from hive.paths import SESSION_FILE
 from hive.records import Checkpoint
 from hive.records.return_text import return_text
 from hive.session.given import GivenConfig
@@ -104,28 +109,30 @@ def evaluate(
         raise UsageError(
             f"`env` is one environment, and envs is {together}", hint="give its class, or a function that makes it"
         )
-    player, config = _player_and_config(policy, env)
-    if env is not None and (names := _left_out(player, config)):
-        listed = ", ".join(f"`{name}`" for name in names)
-        print_to_stderr(
-            f"warning: the policy was trained with the wrapper {listed}, which is not around this environment"
-        )
     how: dict[str, Any] = {"episodes": count, "seed": number, "sample": bool(sample), "max_steps": most}
     if together is not None or is_object:
         how["envs"] = together or 1
-    module, colon, _ = config.env.id.partition(":")
-    try:
-        played = _played(player, config, how)
-    except HiveError as error:
-        if module.startswith(INLINE):
-            error.args = (str(error).replace(module + colon, ""),)
-        raise
-    finally:
-        if module.startswith(INLINE):
-            sys.modules.pop(module, None)  # or the environment would be kept for ever
+    with ExitStack() as afterwards:
+        player, config = _player_and_config(policy, env, afterwards)
+        if env is not None and (names := _left_out(player, config)):
+            listed = ", ".join(f"`{name}`" for name in names)
+            print_to_stderr(
+                f"warning: the policy was trained with the wrapper {listed}, which is not around this environment"
+            )
+        try:
+            played = _played(player, config, how)
+        except HiveError as error:
+            error.args = (str(error).replace(_inline_part(config), ""),)
+            raise
     if note := cut_note(played.evaluation, config, most):
         print_to_stderr(f"note: {note}; max_steps changes this limit")
     return _score(played)
+
+
+def _inline_part(config: Config) -> str:
+    """Return what a class of the calling program has before its name, `inline_3:`; "" for all other environments."""
+    module, colon, _ = config.env.id.partition(":")
+    return module + colon if module.startswith(INLINE) else ""
 
 
 def _played(player: Any, config: Config, how: Mapping[str, Any]) -> Played:
@@ -139,7 +146,9 @@ def _played(player: Any, config: Config, how: Mapping[str, Any]) -> Played:
     return play(player, config, **how)
 
 
-def _player_and_config(policy: Any, env: Any) -> tuple[Policy | Function | Mapping[str, Policy], Config]:
+def _player_and_config(
+    policy: Any, env: Any, afterwards: ExitStack
+) -> tuple[Policy | Function | Mapping[str, Policy], Config]:
     """Return who plays, and a config with the environment. Raises the errors of `evaluate`."""
     from hive.policy.loaded import policy_of
 
@@ -147,10 +156,10 @@ def _player_and_config(policy: Any, env: Any) -> tuple[Policy | Function | Mappi
         policy = policy.directory
     if not isinstance(policy, str | os.PathLike):
         _check_player(policy)
-        return policy, _config_of_run(policy) if env is None else _config_of(env)
+        return policy, _config_of_run(policy) if env is None else _config_of(env, afterwards)
     (source,) = sources(os.fspath(policy), "latest")
     if env is not None:
-        return policy_of(source.checkpoint, own_code=True), _config_of(env)
+        return policy_of(source.checkpoint, own_code=True), _config_of(env, afterwards)
     found, config = policies_and_config(source, [])
     policies = {name: one for name, (one, _) in found.items()}
     return next(iter(policies.values())) if len(policies) == 1 else policies, config
@@ -184,11 +193,22 @@ def _config_of_run(policy: Any) -> Config:
     return source.config([])
 
 
-def _config_of(env: Any) -> Config:
-    """Return a config with this environment. Raises UsageError for objects that are none, and ConfigError."""
+def _config_of(env: Any, afterwards: ExitStack) -> Config:
+    """Return a config with this environment. Raises UsageError for objects that are none, and ConfigError.
+
+    afterwards: removes what holds the environment here, and the file that processes of environments import.
+    """
     env = {**env, "id": _reusable(env["id"])} if isinstance(env, Mapping) and "id" in env else _reusable(env)
     given = GivenConfig.of(None, {"env": env}, inline=True)
-    return load_config("env", given.overrides, text=given.text)
+    text = given.text
+    if given.source is not None:
+        folder = Path(afterwards.enter_context(tempfile.TemporaryDirectory(prefix="hive-evaluate-")))
+        (folder / SESSION_FILE).write_text(given.source)
+        text = beside(text, folder)
+    config = load_config("env", given.overrides, text=text)
+    if part := _inline_part(config):
+        afterwards.callback(sys.modules.pop, part.rstrip(":"), None)  # or the environment would be kept for ever
+    return config
 
 
 def _left_out(policy: Any, config: Config) -> list[str]:

@@ -75,6 +75,8 @@ LS_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 OPTIONAL = ("BEST", "EVALUATION")
 
+MOST_CELL = 24  # characters of a cell in a narrow terminal, where a run of several policies has many returns
+
 DROPPED = ("EVALUATION", "STARTED", "ENV", "ALGORITHM", "BEST", "WALL")
 """Columns that a narrow terminal leaves out, the last one first. Names begin with environment and algorithm."""
 
@@ -87,16 +89,22 @@ def _list_runs(rows: Sequence[Mapping[str, Any]], *, where: bool = False) -> Non
 
     def table(short_dates: bool, most: int | None) -> Table:
         how = {**cells, "STARTED": _short_date} if short_dates else cells
-        return lay_out([_column(name, how[name]) for name in shown], by_key, most and most + GAP)
+        return lay_out([_column(name, how[name], most) for name in shown], by_key, most and most + GAP)
 
     whole = table(False, None)
     fits = sum(whole.widths) + GAP * (len(whole.widths) - 1) <= width
     print("\n".join(text_lines(whole if fits else table(True, width))))
 
 
-def _column(name: str, cell: Callable[[Mapping[str, Any]], str]) -> Column[Mapping[str, Any]]:
+def _column(name: str, cell: Callable[[Mapping[str, Any]], str], most: int | None) -> Column[Mapping[str, Any]]:
+    """Return a column; `most`: of a narrow table, in which returns of many policies are cut."""
     rank = DROPPED.index(name) + 1 if name in DROPPED else 0
-    return Column(name, lambda row: TableCell(cell(row)), rank, left=True)
+
+    def shown(row: Mapping[str, Any]) -> TableCell:
+        text = cell(row)
+        return TableCell(f"{text[: MOST_CELL - 1]}…" if most and len(text) > MOST_CELL and name != "NAME" else text)
+
+    return Column(name, shown, rank, left=True)
 
 
 def _learner(row: Mapping[str, Any]) -> str:

@@ -91,6 +91,11 @@ class Examination:
         return self.reset_s / (self.resets - 1) if self.resets > 1 else self.first_reset_s
 
     @property
+    def pace_s(self) -> float:
+        """The mean time of a step with its share of resets, after the first of each."""
+        return self.mean_step_s + (self.reset_s / self.steps if self.steps else 0.0)
+
+    @property
     def first_s(self) -> float:
         """The time from the construction to the end of the first step."""
         return self.make_s + self.first_reset_s + self.first_step_s

@@ -113,7 +113,7 @@ def fewer_steps(
     config, blueprint = load({}), blueprint_of(topology)
     collectors, envs, rollout = config.collectors, config.collection.envs, config.collection.rollout
     first_s = examined.first_s
-    step_s, share_s = max(examined.mean_step_s, 1e-9), BUDGET_S / collectors
+    step_s, share_s = max(examined.pace_s, 1e-9), BUDGET_S / collectors
     rounds = -(-STEPS // blueprint.round_steps)
     if envs * (first_s + rounds * rollout * step_s) <= share_s:
         return {}
@@ -139,8 +139,10 @@ def fewer_steps(
 
 def why_fewer(examined: Examination) -> str:
     """Return which part of an environment is slow."""
-    if examined.first_s > examined.mean_step_s * LEAST_STEPS:
+    if examined.first_s > examined.pace_s * LEAST_STEPS:
         return f"an environment takes {examined.first_s:.1f} s until its first step has ended"
+    if examined.pace_s > 2 * examined.mean_step_s:
+        return f"a reset takes {examined.mean_reset_s:.2g} s"
     return f"a step takes {examined.mean_step_s:.2g} s"
 
 
