@@ -59,6 +59,7 @@ WARNINGS: Mapping[str, WarningKind] = {
     "rewards too small": WarningKind(
         "The values to learn are so small that they drown in noise.", ("values explain nothing",)
     ),
+    "rewards cut": WarningKind("Clipping takes so much of rare, large rewards that another behaviour pays more."),
     "updates too large": WarningKind(
         "The policy moves so far in one round that its data no longer say anything about it.",
         ("entropy gone", "deviation collapsed", "deviation exploded"),

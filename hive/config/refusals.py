@@ -15,7 +15,7 @@ from typing import Any
 
 from hive.config.algorithms import ALGORITHMS, ReplayConfig
 from hive.config.keys import keys_of
-from hive.config.schema import Config
+from hive.config.schema import REWARD_CLIP, Config
 
 REPLAYING = tuple(name for name, table in ALGORITHMS.items() if issubclass(table, ReplayConfig))
 OF_STEPS = tuple(name for name in REPLAYING if name != "bc")  # those whose memory has the steps of the run
@@ -81,6 +81,14 @@ KEYS = (
         REPLAYING,
         "would draw the novelty of states that are familiar by now",
         "use ppo, a2c or impala",
+    ),
+    Refusal(
+        "network.reward_clip",
+        REPLAYING,
+        "clips normalised rewards and observations at 10 deviations as it gathers them",
+        "leave it out, or scale rewards in the environment with network.normalize_rewards = false",
+        lambda value: value != REWARD_CLIP,
+        "other than 10",
     ),
     Refusal(
         "gradients.communication",

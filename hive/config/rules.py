@@ -16,7 +16,7 @@ from hive.config.algorithms import ALGORITHMS, AgentConfig
 from hive.config.each import are_each, evaluator_indices, has_placeholders, outside, training_indices
 from hive.config.keys import is_reference, keys_of
 from hive.config.refusals import KEYS, REPLAYING, VALUES, Refusal
-from hive.config.schema import HEAD, EnvConfig, NetworkConfig
+from hive.config.schema import HEAD, REWARD_CLIP, EnvConfig, NetworkConfig
 from hive.config.values import closest, shown
 from hive.printable import printable
 
@@ -90,6 +90,11 @@ def _ownership_breach(ownership: str, collectors: int, gradient_workers: int) ->
 
 def _evaluation_breach(envs: int, episodes: int) -> str:
     return "{0} leaves some environments without an episode" if envs > episodes else ""
+
+
+def _reward_clip_breach(clip: float, normalizes: bool, algorithm: str) -> str:
+    refused = algorithm in REPLAYING  # by a row of hive.config.refusals
+    return "" if normalizes or refused or clip == REWARD_CLIP else "{0}: rewards stay as they are"
 
 
 NO_EVALUATIONS = "there are no evaluations: set evaluation.every, for example to {{ steps = 10_000 }}"
@@ -412,6 +417,7 @@ RULES = (
         for name in names
     ),
     Rule("network.extractor_options", ("network.extractor",), _extractor_breach),
+    Rule("network.reward_clip", ("network.normalize_rewards", "algorithm.name"), _reward_clip_breach),
     Rule("network.value_middleware", ("network.separate_networks", "algorithm.name"), _value_breach),
     *(Rule(row.what, ("algorithm.name",), _refusal_breach(row)) for row in KEYS),
     Rule("network.noise_steps", ("network.action_distribution",), _noise_breach),

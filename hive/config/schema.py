@@ -46,6 +46,7 @@ LAGS = {"synchronous": 0, "pipelined": 1, "asynchronous": 4}  # communication ->
 # several times in between. It is no time, because the same seed must give the same barriers on every machine.
 BARRIER_STEPS = 50_000
 AUTOSAVE_S = 300.0  # seconds of work that a crash of the machine may cost by default
+REWARD_CLIP = 10.0  # as in OpenAI's Baselines and Stable-Baselines3
 HEAD = "head"  # the name of this machine among the hosts
 HOST_LENGTH = 20  # maximum characters of a host's name: it is part of the name of a phase, which has 23
 HOST = re.compile(rf"[a-z0-9][a-z0-9-]{{0,{HOST_LENGTH - 1}}}")
@@ -534,6 +535,9 @@ class NetworkConfig:
     separate_networks: bool = key(True, "policy and value share no layers; false: they share all layers but the heads")
     normalize_rewards: bool = key(
         False, "divide rewards by the deviation of their discounted sum, over all steps so far"
+    )
+    reward_clip: float = key(
+        REWARD_CLIP, "with normalize_rewards, the largest size of a reward after it; larger ones are clipped", above=0
     )
     normalize_observations: bool = key(
         False, "normalize observations to mean 0 and standard deviation 1, over all steps so far; bytes never"

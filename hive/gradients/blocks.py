@@ -16,6 +16,8 @@
                                                      squared distances of a round's (hive.networks.rows.normalization)
     errors            [N] float32                    only with a replay memory: absolute TD errors of the rows of its
                                                      plan, in order; NaN: this gradient computes none
+    clipped           [4] float64                    only if rewards are normalized: those of a round, the clipped ones,
+                                                     the sizes of the others, and of these before they were clipped
     rewarded, novelty [3] float64                    only if rewards are normalized, or with novelty: those of the
                                                      discounted rewards and of the novelties
 
@@ -48,7 +50,7 @@ VERSION, SAMPLES, EPISODES, ENV_STEPS, ROLLOUTS, POLICY, SEQUENCE, CAUSE = range
 CAUSES = ("", "observation", "reward", "weight", "loss", "gradient")  # names of the non-finite quantity; "": none
 HEADER_WORDS = 8
 
-NORMALIZED = ("observed", "rewarded", "novelty")  # fields for moments that normalizers need, see above
+NORMALIZED = ("observed", "rewarded", "novelty", "clipped")  # fields for what normalizers need and do, see above
 
 
 def gradient_layout(

@@ -426,7 +426,7 @@ class Blueprint:
             most,
             self.codec,
             len(self.config.env.info),
-            {} if self.replays else self.normalized,
+            {} if self.replays else {**self.normalized, **({"clipped": 4} if "rewarded" in self.normalized else {})},
             self.replay.size.batch if self.replays else 0,
             self.lists_episodes and not self.replays,
         )

@@ -16,6 +16,7 @@ REFUSED = {
     "network.module": "mine:Own",
     "network.noisy_deviation": "0.5",
     "network.novelty_weight": "0.5",
+    "network.reward_clip": "5.0",
     "gradients.communication": "asynchronous",
     "gradients.decentralized": "true",
     "gradients.bootstrap_rounds": "2",

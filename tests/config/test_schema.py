@@ -126,6 +126,7 @@ DEFAULTS = {
     "network.extractor": None,
     "network.extractor_options": {},
     "network.normalize_rewards": True,
+    "network.reward_clip": 10.0,
     "network.novelty_weight": 0.0,
     "network.normalize_observations": True,
     "network.separate_networks": True,

@@ -248,6 +248,25 @@ def test_randomness_in_the_network_belongs_to_the_gradient(monkeypatch: pytest.M
     assert len({first, made(1, 3), made(0, 4)}) == 3
 
 
+def test_rewards_are_clipped_at_the_key_and_counted() -> None:
+    found = []
+    for clip in (1e-3, 10.0, 1e6):
+        blueprint = blueprint_of(network__normalize_rewards="true", network__reward_clip=clip)
+        share = rollouts_of(blueprint)
+        for arrays in share:
+            arrays["rewards"][:] = 1.0
+            arrays["discounted"][:] = np.linspace(0.0, 4.0, arrays["discounted"].size).reshape(
+                arrays["discounted"].shape
+            )
+        out = computed(worker_of(blueprint), blueprint, share)
+        rewards, clipped = out["clipped"][:2].tolist()
+        assert rewards == sum(int(arrays["valid"].sum()) for arrays in share)
+        found.append((clipped == rewards, out["gradient"].copy()))
+    assert [is_all for is_all, _ in found] == [True, False, False]
+    assert not np.array_equal(found[0][1], found[1][1])
+    assert np.array_equal(found[1][1], found[2][1]), "nothing is clipped"
+
+
 def test_a_parameter_without_a_gradient_is_masked() -> None:
     blueprint = blueprint_of()
     worker = worker_of(blueprint)

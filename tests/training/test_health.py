@@ -132,6 +132,7 @@ CAUSES: dict[str, tuple[str, HealthFacts, Series, dict[str, Any], dict[str, Any]
         {"learner__target_rms": None, "learner__q_mean": -1.01e4},
         {"learner__target_rms": None, "learner__q_mean": -0.99e4},
     ),
+    "cut": ("rewards cut", FACTS, [], {"learner__rewards_moved": 0.11}, {"learner__rewards_moved": 0.09}),
     "small": ("rewards too small", FACTS, [], {"learner__target_rms": 0.0099}, {"learner__target_rms": 0.0101}),
 }
 

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from hive.networks.rows.normalization import count_clipped
 from hive.training.update.learner import PASSED, RETURNS_KEPT, LearnerStep
-from hive.training.update.turn_metrics import StepRecord, TurnMetrics, finite_means
+from hive.training.update.turn_metrics import StepRecord, TurnMetrics, clipped_values, finite_means
 
 RETURNS = np.zeros(RETURNS_KEPT, np.float32)
 
@@ -30,7 +31,7 @@ def turn(loss: float, *, applied: bool = True, cause: str = "", lag: int = 0, po
 
 
 def test_a_report_is_of_the_turns_since_the_last_one() -> None:
-    report = TurnMetrics(["loss"], plain_bytes=400)
+    report = TurnMetrics(["loss"], plain_bytes=400, reward_clip=10.0)
     report.window += [turn(1.0, lag=1), turn(3.0, lag=3)]
     first = report.take(totals(2.0, 100), RETURNS)
     assert (first["learner/loss"], first["lag/gradient_mean"], first["lag/policy_max"]) == (2.0, 2.0, 0.0)
@@ -42,7 +43,7 @@ def test_a_report_is_of_the_turns_since_the_last_one() -> None:
 
 def test_turns_without_an_update_wait_for_one_that_counts() -> None:
     """Such a turn carries moments or has zero samples. Its rollouts' lag is reported with the next turn that counts."""
-    report = TurnMetrics(["loss"], plain_bytes=400)
+    report = TurnMetrics(["loss"], plain_bytes=400, reward_clip=10.0)
     report.window.append(turn(9.0, applied=False, policy=5))
     assert report.take(totals(1.0, 10), RETURNS) == {}
     report.window.append(turn(1.0, policy=None))
@@ -53,7 +54,7 @@ def test_turns_without_an_update_wait_for_one_that_counts() -> None:
 
 
 def test_what_a_hook_and_the_codec_add_is_reported_once() -> None:
-    report = TurnMetrics(["loss"], plain_bytes=400)
+    report = TurnMetrics(["loss"], plain_bytes=400, reward_clip=10.0)
     report.window.append(turn(1.0))
     report.of_hook["mine/x"] = 5.0
     report.compression_errors, report.sent_bytes = [0.1, 0.3], 100
@@ -68,3 +69,18 @@ def test_means_leave_out_what_is_not_finite() -> None:
     """A statistic that a turn cannot tell, or that of a skipped turn, hides no other turn's."""
     rows = [np.array(row) for row in ([1.0, math.nan, math.nan], [2.0, 5.0, math.inf], [6.0, 7.0, math.nan])]
     assert finite_means(rows) == pytest.approx([3.0, 6.0, math.nan], nan_ok=True)
+
+
+def test_what_clipping_does_to_proportions() -> None:
+    """Three rewards of 1 and one of 40, in a scale where 10 is the most."""
+    clipped = np.zeros(4)
+    count_clipped(np.array([1, 1, -1, 40], np.float32), np.float32(1.0), 10.0, clipped)
+    assert clipped.tolist() == [4, 1, 3, 40]
+    values = clipped_values(clipped, 10.0)
+    assert values["learner/rewards_clipped"] == 0.25
+    assert values["learner/rewards_moved"] == pytest.approx(3 / 13 - 3 / 43)
+    for alike in ([0, 0, 0, 40], [1, 1, 1, 9]):
+        clipped = np.zeros(4)
+        count_clipped(np.array(alike, np.float32), np.float32(1.0), 10.0, clipped)
+        assert clipped_values(clipped, 10.0)["learner/rewards_moved"] == 0.0
+    assert clipped_values(np.zeros(4), 10.0) == {}

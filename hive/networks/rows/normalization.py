@@ -3,7 +3,7 @@
     gradient worker     add_rows(...)        count, means and sums of squared distances of a round's rows
     learner             merge(...)           adds them, worker after worker, to those of the previous version
     any forward pass    NormalizedNetwork    clip((observation - shift) * scale)
-    gradient worker     scaled_rewards(...)  clip(reward * scale), before any loss
+    gradient worker     clipped_rewards(...) clip(reward * scale), before any loss
 
 With a replay memory, whose rows are raw and are used by many versions:
 
@@ -183,21 +183,29 @@ def add_rows(rows: NDArray[Any], out: RunningMoments) -> None:
         add_moments(np.concatenate(([len(some)], mean, values.sum(0))), out)
 
 
-def scaled_rewards(rewards: NDArray[np.float32], seen: RunningMoments, own: RunningMoments) -> NDArray[np.float32]:
-    """Return the rewards divided by the deviation of the discounted sums counted in `seen`, clipped to +-LIMIT.
+def reward_scale(seen: RunningMoments, own: RunningMoments) -> np.float32 | None:
+    """Return 1 / the deviation of the discounted sums counted in `seen`, by which rewards are multiplied.
 
-    own: the moments of the discounted sums of these rewards, used while `seen` is empty, in the first rounds.
+    own: the moments of the discounted sums of these rewards, used while `seen` is empty, in the first rounds. None
+    before the first.
     """
     moments = seen if seen[0] else own
-    if not moments[0]:
-        return rewards
-    return clipped_rewards(rewards, scale_of(moments))
+    return scale_of(moments) if moments[0] else None
 
 
-def clipped_rewards(rewards: NDArray[np.float32], scale: np.float32) -> NDArray[np.float32]:
-    """Return rewards times `scale`, clipped to +-LIMIT."""
-    scaled: NDArray[np.float32] = np.clip(rewards * scale, -LIMIT, LIMIT, dtype=np.float32)
+def clipped_rewards(rewards: NDArray[np.float32], scale: np.float32, limit: float = LIMIT) -> NDArray[np.float32]:
+    """Return rewards times `scale`, clipped to +-limit."""
+    scaled: NDArray[np.float32] = np.clip(rewards * scale, -limit, limit, dtype=np.float32)
     return scaled
+
+
+def count_clipped(rewards: NDArray[np.float32], scale: np.float32, limit: float, out: NDArray[np.float64]) -> None:
+    """Add to `out` [4]: the rewards [N], those that are clipped, the sizes of the others, and of these before it."""
+    sizes = np.abs(rewards.astype(np.float64) * scale)
+    is_clipped = sizes > limit
+    count, whole = int(is_clipped.sum()), float(sizes.sum())
+    cut = float(sizes[is_clipped].sum()) if count else 0.0
+    out += len(sizes), count, whole - cut, cut
 
 
 def scale_of(moments: RunningMoments) -> np.float32:

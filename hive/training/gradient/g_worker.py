@@ -26,7 +26,7 @@ from hive.free_memory import size_text
 from hive.gradients import ENV_STEPS, POLICY, Codec, clear, put_episodes
 from hive.learning import SharedTarget
 from hive.learning.described import UNDESCRIBED, Described, describes
-from hive.networks.rows.normalization import add_rows, observed_elements, scaled_rewards
+from hive.networks.rows.normalization import add_rows, clipped_rewards, count_clipped, observed_elements, reward_scale
 from hive.runtime import Status
 from hive.runtime.memory.segments import Arrays
 from hive.training.blueprint import Blueprint
@@ -170,7 +170,7 @@ class GWorker:
         if samples:
             for view in views:
                 view.lagged = self.blueprint.has_lag and self._is_older(number, view.version)
-            self._scale_rewards(views)
+            self._scale_rewards(views, out)
             self._noise = stream(self.seed, Purpose.minibatches, self.index_worker, number, self._noise)
             self._round, self._rollouts = (number, self.algo.gradients(views, self._noise)), views
 
@@ -183,16 +183,21 @@ class GWorker:
         in_order = collection.communication != "asynchronous"
         return not (in_order and version * collection.broadcast_interval == number)
 
-    def _scale_rewards(self, views: Sequence[Rollout]) -> None:
-        """Normalize the rewards of the round by the statistics of the weights that are bound."""
+    def _scale_rewards(self, views: Sequence[Rollout], out: Arrays) -> None:
+        """Normalize the rewards of the round by the statistics of the bound weights, and count clipped ones."""
         if (normalizer := getattr(self.actor, "reward_normalizer", None)) is None:
             return
         own = np.zeros(observed_elements(()))
         for view in views:
             assert view.discounted is not None
             add_rows(view.discounted[view.valid != 0], own)
+        if (scale := reward_scale(normalizer.seen.cpu().numpy(), own)) is None:
+            return
+        limit = self.blueprint.config.network.reward_clip
         for view in views:
-            view.rewards = scaled_rewards(view.rewards, normalizer.seen.cpu().numpy(), own)
+            if "clipped" in out:
+                count_clipped(view.rewards[view.valid != 0], scale, limit, out["clipped"])
+            view.rewards = clipped_rewards(view.rewards, scale, limit)
 
     def _describe(self) -> str:
         """Describe the work of a gradient and its sizes."""

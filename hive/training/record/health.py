@@ -57,6 +57,8 @@ VALUE_ERROR = 0.1
 # Sizes (root mean square) of value targets: 5 to 100 in the examples, up to 1,000 in MuJoCo's tasks. Adam moves a value
 # by some 0.01 an update, so it needs a million updates for 10,000, and its first steps already exceed 0.01.
 TARGETS = (0.01, 1e4)
+# Share of the sum of rewards by which clipping the largest raises that of all others: healthy runs stay below 0.03.
+MOVED_SHARE = 0.1
 SKIPPED_SHARE = 0.05  # share of the turns that were skipped: single ones are in the event log
 SKIPPED_TURNS = 20  # turns of which this share is computed
 EPISODE_LIMITS = 2  # time limits of the environment, in each environment, by which an episode must have ended
@@ -236,6 +238,16 @@ def _small_rewards(line: JudgedMetrics) -> str:
     return ""
 
 
+def _clipped_rewards(line: JudgedMetrics) -> str:
+    if (moved := line.value("learner/rewards_moved")) > MOVED_SHARE:
+        share = line.value("learner/rewards_clipped")
+        return (
+            f"network.reward_clip cuts the largest {share:.2g} of the rewards, which raises the share of all others in "
+            f"their sum by {moved:.2f}"
+        )
+    return ""
+
+
 def _skipped(line: JudgedMetrics) -> str:
     if line.skipped > SKIPPED_SHARE * line.turns:
         which = "all" if line.skipped == line.turns else f"{line.skipped / line.turns:.0%} of"
@@ -328,6 +340,13 @@ WARNING_RULES: tuple[WarningRule, ...] = (
         "set network.normalize_rewards = true, or check that rewards arrive",
         long=True,
         turns=SOME_TURNS,
+    ),
+    WarningRule(
+        "rewards cut",
+        _clipped_rewards,
+        "raise network.reward_clip, or set network.normalize_rewards = false, or a rare large reward may be worth less "
+        "than frequent small ones",
+        long=True,
     ),
     WarningRule(
         "updates skipped",

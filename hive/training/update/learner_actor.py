@@ -111,7 +111,8 @@ class LearnerActor(Actor):
         self.info_counters = {name: self.status.counter(name) for name in info_counters(config.env.info)}
         self.totals: dict[str, float] = {}  # RESULTS of the last committed turn
         self.mean_return, self.averaged = math.nan, 0  # of the latest episodes; episodes when it was computed
-        self.report = TurnMetrics(self.blueprint.statistics, 4 * blueprint.flat.parameter_elements)
+        plain_bytes = 4 * blueprint.flat.parameter_elements
+        self.report = TurnMetrics(self.blueprint.statistics, plain_bytes, self.config.network.reward_clip)
         self.evaluated = EvaluationSchedule.of(blueprint, self.schedule.barriers)
         self.evaluates = self.evaluated.has_any and self.evaluations_due.connected
         self.evaluation_wait = config.evaluation.wait and self.evaluates
@@ -389,6 +390,8 @@ class LearnerActor(Actor):
             coded = [slot.arrays["coding"] for slot, header in zip(claimed, headers, strict=True) if header[SAMPLES]]
             self.report.compression_errors += [float(coding[ERROR]) for coding in coded]
             self.report.sent_bytes = self.learner.codec.sent_bytes(claimed[0].arrays)
+        if "clipped" in claimed[0].arrays:
+            self.report.clipped += sum(slot.arrays["clipped"] for slot in claimed)
         parts = [
             (header[SAMPLES], slot.arrays["statistics"].copy()) for slot, header in zip(claimed, headers, strict=True)
         ]

@@ -63,16 +63,20 @@ class StepRecord(NamedTuple):
 class TurnMetrics:
     """The turns since the last report.
 
-    names: of the algorithm's statistics. plain_bytes: size of a gradient that is not compressed.
+    names: of the algorithm's statistics. plain_bytes: size of a gradient that is not compressed. reward_clip: that of
+    [network].
     """
 
-    def __init__(self, names: Sequence[str], plain_bytes: int) -> None:
+    def __init__(self, names: Sequence[str], plain_bytes: int, reward_clip: float) -> None:
         self.names = names
         self.plain_bytes = plain_bytes
         self.window: list[StepRecord] = []
         self.of_hook: dict[str, float] = {}  # metrics that the update hook returned
         self.compression_errors: list[float] = []
         self.sent_bytes = 0  # size of one compressed gradient
+        self.reward_clip = reward_clip
+        self.of_rewards: dict[str, float] = {}  # metrics of the last round whose rewards were counted
+        self.clipped = np.zeros(4)  # sums of the field of this name of the gradients (hive.gradients.blocks)
         self.reported_s, self.reported_steps = 0.0, 0.0  # training time and environment steps of the last report
 
     def take(
@@ -106,10 +110,27 @@ class TurnMetrics:
         if self.compression_errors:
             values["gradients/compression_ratio"] = self.plain_bytes / self.sent_bytes
             values["gradients/compression_error"] = float(np.mean(self.compression_errors))
+        self.of_rewards = clipped_values(self.clipped, self.reward_clip) or self.of_rewards
+        self.clipped = np.zeros(4)
+        values |= self.of_rewards
         values |= self.of_hook
         self.compression_errors, self.of_hook, self.window = [], {}, []
         self.reported_s, self.reported_steps = totals["train_s"], totals["env_steps"]
         return values
+
+
+def clipped_values(clipped: NDArray[np.float64], limit: float) -> dict[str, float]:
+    """Return the share of clipped rewards, and by how much clipping raises the share of all others in their sum.
+
+    clipped: [4] as in a gradient's slot, of some rounds. {} without a reward. Where all rewards are clipped, or
+    none is, they keep their proportions.
+    """
+    rewards, count, others, cut = clipped.tolist()
+    if not rewards:
+        return {}
+    whole, left = others + cut, others + count * limit
+    moved = others / left - others / whole if whole and left else 0.0
+    return {"learner/rewards_clipped": count / rewards, "learner/rewards_moved": moved}
 
 
 def _per_s(amount: float, seconds: float) -> float:
