@@ -42,11 +42,8 @@ def test_the_example_trains_cartpole_and_stops_by_itself(house: House) -> None:
     assert summary["restarts"] == {"collector-0": 0, "gradient-worker-0": 0, "learner-0": 0, "recorder": 0}
     assert set(summary["channels"]) == {"rollouts", "gradients", "metrics", "checkpoints", "improved"}
     best = summary["best"]
-    assert (best["mean_return"], best["steps"], best["by"]) == (
-        summary["mean_return_100"],
-        summary["env_steps"],
-        "training",
-    )
+    assert (best["mean_return"], best["by"]) == (summary["mean_return_100"], "training")
+    assert 0 < summary["env_steps"] - best["steps"] <= 4 * 128  # the version that played these episodes, not the next
     metrics = [json.loads(line) for line in (house.home / "cartpole-a2c-1" / "metrics.jsonl").read_text().splitlines()]
     assert metrics[-1]["steps"] == summary["env_steps"]
     assert metrics[-1]["return/mean_100"] == pytest.approx(summary["mean_return_100"])

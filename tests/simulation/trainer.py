@@ -296,7 +296,7 @@ class SimulatedBlueprint(Blueprint):
 
     def __init__(self, config: Config, per_round: int, moments: bool, world: World) -> None:
         self.config = config
-        self.resume = None
+        self.resume = self.given = None
         self.device = None
         self.world = world
         self.environment = EnvironmentSpec("simulated", ObservationSpec((1,), "float32"), Discrete(2))
