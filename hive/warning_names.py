@@ -41,6 +41,10 @@ WARNINGS: Mapping[str, WarningKind] = {
     "statistics in environments": WarningKind(
         "An environment keeps a running mean that no checkpoint has: a loaded policy sees other numbers."
     ),
+    "statistics of another scale": WarningKind(
+        "Observations are normalised by statistics of data in another unit, and become nearly one value.",
+        ("return constant", "values explain nothing"),
+    ),
     "mask not used": WarningKind(
         "The environment says which actions are allowed, and no key names it, so forbidden ones are taken."
     ),

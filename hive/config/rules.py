@@ -16,7 +16,7 @@ from hive.config.algorithms import ALGORITHMS, AgentConfig
 from hive.config.each import are_each, evaluator_indices, has_placeholders, outside, training_indices
 from hive.config.keys import is_reference, keys_of
 from hive.config.refusals import KEYS, REPLAYING, VALUES, Refusal
-from hive.config.schema import HEAD, REWARD_CLIP, EnvConfig, NetworkConfig
+from hive.config.schema import HEAD, EnvConfig, NetworkConfig
 from hive.config.values import closest, shown
 from hive.printable import printable
 
@@ -90,11 +90,6 @@ def _ownership_breach(ownership: str, collectors: int, gradient_workers: int) ->
 
 def _evaluation_breach(envs: int, episodes: int) -> str:
     return "{0} leaves some environments without an episode" if envs > episodes else ""
-
-
-def _reward_clip_breach(clip: float, normalizes: bool, algorithm: str) -> str:
-    refused = algorithm in REPLAYING  # by a row of hive.config.refusals
-    return "" if normalizes or refused or clip == REWARD_CLIP else "{0}: rewards stay as they are"
 
 
 NO_EVALUATIONS = "there are no evaluations: set evaluation.every, for example to {{ steps = 10_000 }}"
@@ -355,6 +350,14 @@ def _no_replicas_breach(workers: int) -> str:
     return "" if workers else "it has no effect without gradient workers: set gradients.workers, or leave it out"
 
 
+def _own_rewards_breach(normalizes: bool) -> str:
+    return "" if normalizes else "it has no effect with {0}: rewards stay as they are"
+
+
+def _no_run_breach(place: str | None) -> str:
+    return "" if place is not None else "it has no effect without run.init_from"
+
+
 PROGRAMS = ("env.command", "env.connect")
 GAINS = ("hidden_gain", "policy_gain", "value_gain")
 IGNORED = {
@@ -417,7 +420,6 @@ RULES = (
         for name in names
     ),
     Rule("network.extractor_options", ("network.extractor",), _extractor_breach),
-    Rule("network.reward_clip", ("network.normalize_rewards", "algorithm.name"), _reward_clip_breach),
     Rule("network.value_middleware", ("network.separate_networks", "algorithm.name"), _value_breach),
     *(Rule(row.what, ("algorithm.name",), _refusal_breach(row)) for row in KEYS),
     Rule("network.noise_steps", ("network.action_distribution",), _noise_breach),
@@ -447,6 +449,8 @@ IDLE = (
     Idle("algorithm.target_entropy_share", ("algorithm.learn_temperature",), _fixed_temperature_breach),
     Idle("algorithm.target_noise_clip", ("algorithm.target_noise",), _no_noise_breach),
     Idle("algorithm.rmsprop_decay", ("algorithm.optimizer",), _no_rmsprop_breach),
+    Idle("network.reward_clip", ("network.normalize_rewards",), _own_rewards_breach),
+    Idle("run.init_statistics", ("run.init_from",), _no_run_breach),
     Idle("collection.ownership", ("algorithm.name",), _no_pool_breach),
     Idle("gradients.decentralized", ("gradients.workers",), _no_replicas_breach),
 )

@@ -120,6 +120,9 @@ class RunConfig:
         "run or checkpoint that supplies the initial weights; nothing else is taken from it",
         accepts=str.isprintable,
     )
+    init_statistics: bool = key(
+        True, "with init_from, continue its statistics of observations and rewards; false: begin them anew"
+    )
     update_hook: str | None = key(
         None, 'custom function that is called with every update: "package.module:function"', **CLASS
     )

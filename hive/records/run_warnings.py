@@ -23,6 +23,7 @@ SOCKETS_REMOVED = "socket folder removed"  # it ends at the supervisor's next lo
 OUTPUT_DROPPED = "output dropped"  # it does not end
 OF_SUPERVISOR = (SOCKETS_REMOVED, OUTPUT_DROPPED)  # warnings of the supervisor
 RUNNING_STATISTICS = "statistics in environments"  # a warning of a collector; it does not end
+OTHER_SCALE = "statistics of another scale"  # a warning of a collector; it does not end
 MASK_NOT_USED = "mask not used"  # a warning of a collector; it does not end
 GLOBAL_DRAWS = "global random numbers"  # a fact of a collector with helpers
 ENVIRONMENT_FAILED = "environment failed"  # a warning of a collector whose environments have processes; it does not end

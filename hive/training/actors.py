@@ -51,10 +51,12 @@ from hive.envs.vectors.helped_vector import helped_vector
 from hive.errors import ConfigError, EnvironmentFailed, RecordError, VersionGone
 from hive.experience import Purpose, Rollout, steps_in, stream_seed
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
+from hive.networks.rows.normalization import OBSERVATIONS, other_scale
 from hive.plain_data import pack
 from hive.records import JSON, RunDirectory, write_nan_dump
-from hive.records.run_warnings import FACT, GLOBAL_DRAWS, MASK_NOT_USED, RUNNING_STATISTICS, WARNING
+from hive.records.run_warnings import FACT, GLOBAL_DRAWS, MASK_NOT_USED, OTHER_SCALE, RUNNING_STATISTICS, WARNING
 from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
+from hive.runtime.memory.segments import Arrays
 from hive.runtime.process.user_code.code_of_run import CODE, code_of_process
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.callbacks.changes import ChangedKeys, ChangesReader
@@ -218,6 +220,7 @@ class CollectorActor(Actor):
             self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))
             self.collector.bind(weights)
             self._collect(slot, version)
+            self._compare_statistics(slot.arrays, weights)
             self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))
             self.behaviour.unpin()
             self.status.add(self.steps, steps_in(slot.arrays))
@@ -261,6 +264,16 @@ class CollectorActor(Actor):
         if given is not None and not given.warnings and (found := given.normalized(observations)) is not None:
             self._warn(found.kind, found.text, found.advice)
         self.watched = None
+
+    def _compare_statistics(self, arrays: Arrays, weights: NDArray[np.uint8]) -> None:
+        """Warn of statistics of another run (run.init_from) that the first rollout does not fit."""
+        run, flat = self.blueprint.config.run, self.blueprint.flat
+        if self.watched is None or self.blueprint.resume or run.init_from is None or not run.init_statistics:
+            return
+        seen = flat.arrays(weights[: flat.block_bytes]).get(f"{OBSERVATIONS}seen")
+        rows = arrays["observations"][:-1][arrays["valid"] != 0]
+        if seen is not None and (cause := other_scale(self.blueprint.environment.observation.numbers(rows), seen)):
+            self._warn(OTHER_SCALE, f"by the statistics of run.init_from {cause}", "set run.init_statistics = false")
 
     def _warn(self, name: str, cause: str, advice: str) -> None:
         self.note(WARNING, f"{name}: {cause}; {advice}", warning=name, cause=cause, advice=advice, steps=0)

@@ -28,6 +28,7 @@ from hive.config.values import toml_text
 from hive.errors import NetworkError
 from hive.networks.build.configured import check_arrays, copy_arrays
 from hive.networks.build.naming import names_text, shown_name, shown_tensors, statistics_of
+from hive.networks.rows.normalization import MOMENTS_OF
 from hive.paths import user_path
 from hive.records import checkpoint_at
 from hive.records.checkpoints.weight_files import WeightFile, read_weight_file
@@ -38,6 +39,9 @@ WIDER = {"F16": ("float32", "float64"), "BF16": ("float32", "float64"), "F32": (
 
 SAME = {"F64": "float64", "F32": "float32", "I64": "int64", "U8": "uint8", "BOOL": "bool"}
 
+
+STATISTICS = tuple(prefix for prefixes in MOMENTS_OF.values() for prefix in prefixes)
+"""How names of tensors begin that are statistics of observations, rewards and novelty."""
 
 COUNTER = "num_batches_tracked"  # of BatchNorm, which files of other programs lack and no pass reads
 
@@ -150,12 +154,15 @@ def _tensors_in(module: nn.Module, name: str) -> dict[str, Tensor]:
     raise NetworkError(f"network.weights {toml_text(name)}: the network has no such module with weights", hint=hint)
 
 
-def copy_weights_of(place: str, arrays: Arrays) -> None:
+def copy_weights_of(place: str, arrays: Arrays, *, statistics: bool = True) -> None:
     """Overwrite the initial weights with those of another run (`run.init_from`). Raises RecordError if they do not fit.
 
-    arrays: the tensors of this run's network, by name.
+    arrays: the tensors of this run's network, by name. statistics: also those of its observations and rewards.
     """
+    kept = {} if statistics else {name: one.copy() for name, one in arrays.items() if name.startswith(STATISTICS)}
     checkpoint = checkpoint_at(place)
     if checkpoint.exported:  # its header is enough to refuse it
         check_arrays(checkpoint.kinds(), arrays, str(checkpoint.path))
     copy_arrays(checkpoint.tensors(), arrays, str(checkpoint.path))
+    for name, array in kept.items():
+        arrays[name][...] = array

@@ -160,9 +160,9 @@ def write_first_state(blueprint: Blueprint, state: NDArray[np.uint8], optimizer_
         _resume_optimizer_state(blueprint, blueprint.resume, optimizer_state)
         return blueprint.resume.update
     blueprint.flat.initialize_into(blueprint.state.weights(state))
-    if blueprint.config.run.init_from is not None:
+    if (run := blueprint.config.run).init_from is not None:
         arrays = blueprint.flat.arrays(blueprint.state.weights(state))
-        copy_weights_of(blueprint.config.run.init_from, arrays)
+        copy_weights_of(run.init_from, arrays, statistics=run.init_statistics)
         blueprint.initial.given.write(arrays)
     blueprint.state.moments(state)[:] = 0.0, 1.0
     if blueprint.state.has_target:

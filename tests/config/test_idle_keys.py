@@ -20,9 +20,11 @@ CASES = {
     "importance": ("dqn", "algorithm.importance_exponent=0.6", "0.4", ["algorithm.priority_exponent=0.5"]),
     "first errors": ("dqn", "algorithm.initial_errors=true", "false", ["algorithm.priority_exponent=0.5"]),
     "rmsprop": ("a2c", "algorithm.rmsprop_decay=0.9", "0.99", ["algorithm.optimizer=rmsprop"]),
+    "statistics": ("ppo", "run.init_statistics=false", "true", ["run.init_from=cartpole-1"]),
     "replicas": ("a2c", "gradients.decentralized=true", "false", ["gradients.workers=2"]),
 }
 WITHOUT = {
+    "clip of rewards": ("ppo", "network.reward_clip=5.0", ["network.normalize_rewards=false"]),
     "weights turned off": ("ppo", "algorithm.vtrace=true", [PIPELINED, "algorithm.importance_clip=0"]),
     "entropy": ("sac", "algorithm.target_entropy=-2", ["algorithm.learn_temperature=false"]),
     "share": ("sac", "algorithm.target_entropy_share=0.5", ["algorithm.learn_temperature=false"]),

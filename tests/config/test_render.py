@@ -192,7 +192,7 @@ def test_every_line_tells_its_origin() -> None:
     config = load_config("runs/x.toml", ["run.seed=7"], text=text)
     lines = render(config).splitlines()
     docs = {entry.name: entry.doc for entry in config.entries()}
-    assert lines[:18] == [
+    assert lines[:19] == [
         "[run]",
         f'name = "cartpole-single"            # default        {docs["run.name"]}',
         f'scheme = "single"                   # runs/x.toml:2  {docs["run.scheme"]}',
@@ -201,6 +201,7 @@ def test_every_line_tells_its_origin() -> None:
         f"# topology is not set               # default        {docs['run.topology']}",
         f"# replay_folder is not set          # default        {docs['run.replay_folder']}",
         f"# init_from is not set              # default        {docs['run.init_from']}",
+        f"init_statistics = true              # default        {docs['run.init_statistics']}",
         f"# update_hook is not set            # default        {docs['run.update_hook']}",
         f"callbacks = []                      # default        {docs['run.callbacks']}",
         f"accept = []                         # default        {docs['run.accept']}",

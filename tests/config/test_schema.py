@@ -27,6 +27,7 @@ DEFAULTS = {
     "run.topology": None,
     "run.replay_folder": None,
     "run.init_from": None,
+    "run.init_statistics": True,
     "run.update_hook": None,
     "run.callbacks": (),
     "run.accept": (),

@@ -27,6 +27,7 @@ from hive.networks.rows.normalization import (
     add_rows,
     merge,
     observed_elements,
+    other_scale,
     replace,
 )
 
@@ -172,3 +173,20 @@ def test_several_observations_cannot_be_normalised() -> None:
     two = Spaces({"observation": SEEN, "measurements": InputArray((2,), "float32")}, Discrete(2))
     with pytest.raises(NetworkError, match="needs a single observation"):
         build_network(NetworkParameters(normalize_observations=True), two, torch.Generator())
+
+
+@pytest.mark.parametrize(
+    ("factor", "shift", "what"),
+    [
+        (1.0, 0.0, ""),
+        (0.05, 0.5, ""),  # the first observations of episodes vary less
+        (0.001, 0.0, "no observation differs"),
+        (1000.0, 0.0, "lie beyond 10"),
+        (1.0, 1e4, "lie beyond 10"),
+    ],
+)
+def test_data_of_another_scale_are_told_apart(factor: float, shift: float, what: str) -> None:
+    drawn = np.random.default_rng(0).standard_normal((1000, 3)).astype(np.float32)
+    found = other_scale(drawn[:100] * factor + shift, moments(drawn))
+    assert what in found if what else found == ""
+    assert other_scale(drawn * 1000, moments()) == "", "nothing was seen"

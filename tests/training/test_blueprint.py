@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +287,19 @@ def test_a_run_can_begin_with_the_weights_of_another(tmp_path: Path) -> None:
         np.testing.assert_array_equal(weights_now[name], array + 1.0)
     assert turn == 0
     assert not optimizer_state.any()  # everything else starts at 0
+
+
+def test_its_statistics_may_begin_anew(tmp_path: Path) -> None:
+    values = {"network__normalize_observations": "true", "network__normalize_rewards": "true"}
+    there = saved(tmp_path, Blueprint(config(**values)))
+    own = begun(Blueprint(config(**values)))[0]
+    for continues in (True, False):
+        init = {"run__init_from": f'"{there}"', "run__init_statistics": json.dumps(continues)}
+        found = begun(Blueprint(config(**values, **init)))[0]
+        for name, array in own.items():
+            is_statistic = name.startswith(("normalizer.", "reward_normalizer."))
+            expected = array + 1.0 if continues or not is_statistic else array
+            np.testing.assert_array_equal(found[name], expected)
 
 
 def test_of_a_run_its_newest_checkpoint_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

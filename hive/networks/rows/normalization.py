@@ -50,6 +50,9 @@ LIMIT = 10.0  # greatest distance from the mean, in deviations
 CHUNK = 1 << 22  # elements that are converted to float64 at once: 32 MiB
 EPSILON = 1e-8  # added to the variance, so that an element that never changes becomes 0 instead of 0 / 0
 
+SAME_VALUE = 0.01  # in deviations of other data: what varies less in all elements is one value to a network
+MANY_BEYOND = 0.05  # share of the values of an element; hardly any are of data with the same scale
+
 NOTHING = np.zeros(0, np.float32)
 
 RunningMoments = NDArray[np.float64]
@@ -181,6 +184,23 @@ def add_rows(rows: NDArray[Any], out: RunningMoments) -> None:
         values *= values
         # NumPy sums over the first axis row after row, so the bits do not depend on the alignment of the memory.
         add_moments(np.concatenate(([len(some)], mean, values.sum(0))), out)
+
+
+def other_scale(rows: NDArray[Any], seen: RunningMoments) -> str:
+    """Return how numbers [N, ...] differ from the scale of the moments `seen`, if little is left of them; else "".
+
+    They vary less than SAME_VALUE deviations in every element, or many lie beyond LIMIT deviations in one.
+    """
+    count, elements = seen[0], len(seen) // 2
+    if not count or len(rows) < 2:
+        return ""
+    deviation = np.sqrt(seen[1 + elements :] / count + EPSILON)
+    distance = (rows.reshape(len(rows), elements).astype(np.float64) - seen[1 : 1 + elements]) / deviation
+    most = float(distance.std(0).max())
+    if most < SAME_VALUE:
+        return f"no observation differs from others by more than {most:.2g} of their deviations"
+    beyond = float((np.abs(distance) > LIMIT).mean(0).max())
+    return f"{beyond:.0%} of the values of an element lie beyond {LIMIT:g} of their deviations" * (beyond > MANY_BEYOND)
 
 
 def reward_scale(seen: RunningMoments, own: RunningMoments) -> np.float32 | None:
