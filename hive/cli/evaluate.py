@@ -30,6 +30,7 @@ from hive.cli.parts.playing import (
     cut_note,
     described,
     enter_run,
+    import_before_torch,
     played_as,
     policies_and_config,
     progress_line,
@@ -117,6 +118,8 @@ def run_eval(options: argparse.Namespace) -> int:
     if len({source.run.path for source in chosen if source.run is not None}) == 1:
         enter_run(chosen[0])
     _check_video(options, len(chosen))
+    if options.video is not None:
+        import_before_torch(chosen[0], options.set)
     video = None
     with environments_to_stderr(options.json):
         rows = [row for source in chosen for row in _measured(source, options, seeds)]

@@ -23,6 +23,7 @@ from hive.cli.parts.playing import (
     described,
     enter_run,
     episode_text,
+    import_before_torch,
     played_as,
     players_and_config,
     recorded,
@@ -66,6 +67,7 @@ def run_play(options: argparse.Namespace) -> int:
 
     (source,) = sources(options.run_name, options.which)
     enter_run(source)
+    import_before_torch(source, options.set)
     seed = options.seed or 0
     if source.run is not None:
         say_default(options.run_name, source.run)

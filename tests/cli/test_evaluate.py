@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -232,6 +233,24 @@ def test_a_policy_is_recorded_where_there_is_no_display(
     file = run.videos / "play-000300-seed3.gif"
     assert re.fullmatch(rf"{re.escape(str(file))}: \d\.\d s, 1 episode, return \d+\.0\n", done.out)
     assert list(run.videos.iterdir()) == [file]
+
+
+def test_what_is_drawn_here_is_imported_before_torch_if_it_has_processes_without_it(place: Place) -> None:
+    (place.folder / "early.py").write_text("import sys\nassert 'torch' not in sys.modules\nclass Early: ...\n")
+    place.config('[env]\nid = "early:Early"\nprocesses = "each"\n')
+    program = (
+        "import sys, types; from hive.config import load_config\n"
+        "from hive.cli.parts.playing import import_before_torch\n"
+        "import_before_torch(types.SimpleNamespace(config=lambda sets: load_config('cart.toml', sets)), [])\n"
+        "assert 'early' in sys.modules; del sys.modules['early']\n"
+        "import_before_torch(types.SimpleNamespace(config=lambda sets: load_config('cart.toml', sets)), "
+        "['env.processes=0'])\n"
+        "assert 'early' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=place.folder, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # --- hive.evaluate

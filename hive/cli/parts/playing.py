@@ -156,6 +156,19 @@ def _hint_without_checkpoint(run: RunDirectory) -> str:
     return "it ended before the first one; checkpoint.every says how often one is written"
 
 
+def import_before_torch(source: Source, overrides: list[str]) -> None:
+    """Import the environment that is going to be drawn in this process, if in runs it has processes without torch.
+
+    Its module may be one that must be imported before torch. Raises the errors of `Source.config` and of the import.
+    """
+    env = source.config(overrides).evaluation_env
+    if env.processes != "0" and not env.is_program:
+        from hive.envs import recipe_of
+        from hive.envs.make import import_modules
+
+        import_modules(recipe_of(env))
+
+
 def policy_and_config(source: Source, overrides: list[str]) -> tuple[Policy, Config]:
     """Return a policy and the config of its run. It executes the config's user code, as `hive resume` does.
 
