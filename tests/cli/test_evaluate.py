@@ -239,7 +239,7 @@ def test_what_is_drawn_here_is_imported_before_torch_if_it_has_processes_without
     (place.folder / "early.py").write_text("import sys\nassert 'torch' not in sys.modules\nclass Early: ...\n")
     place.config('[env]\nid = "early:Early"\nprocesses = "each"\n')
     program = (
-        "import sys, types; from hive.config import load_config\n"
+        "import sys, types; from hive.config import load_config; sys.path.append('.')\n"
         "from hive.cli.parts.playing import import_before_torch\n"
         "import_before_torch(types.SimpleNamespace(config=lambda sets: load_config('cart.toml', sets)), [])\n"
         "assert 'early' in sys.modules; del sys.modules['early']\n"
