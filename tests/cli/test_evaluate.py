@@ -248,7 +248,7 @@ def test_what_is_drawn_here_is_imported_before_torch_if_it_has_processes_without
         "assert 'early' not in sys.modules\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=place.folder, capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", program], cwd=place.folder, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 
