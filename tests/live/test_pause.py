@@ -24,8 +24,8 @@ MODES = {
         *("collection.communication=pipelined", "gradients.communication=pipelined"),
         *("collection.workers=2", "gradients.workers=2", "algorithm.normalize_advantages=true"),
     ],
-    "ppo synchronous, decentralized": [
-        *("run.scheme=ppo", "algorithm.epochs=2", "algorithm.minibatches=2", "gradients.decentralized=true"),
+    "ppo synchronous": [
+        *("run.scheme=ppo", "algorithm.epochs=2", "algorithm.minibatches=2"),
         *("collection.communication=synchronous", "gradients.communication=synchronous", "collection.workers=2"),
     ],
 }
@@ -66,7 +66,7 @@ def at_rest(status: dict[str, Any], after: dict[str, Any]) -> None:
     "mode",
     [
         "a2c pipelined, 2 x 2",
-        pytest.param("ppo synchronous, decentralized", marks=pytest.mark.full(reason="a second exact pair")),
+        pytest.param("ppo synchronous", marks=pytest.mark.full(reason="a second exact pair")),
     ],
 )
 def test_a_run_that_was_paused_and_saved_is_the_run_that_was_not(house: House, tmp_path: Path, mode: str) -> None:

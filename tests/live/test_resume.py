@@ -42,9 +42,9 @@ MODES = {
         *("collection.communication=pipelined", "gradients.communication=pipelined"),
         *("collection.workers=2", "gradients.workers=2"),
     ],
-    "impala synchronous, decentralized, frozen layers": [
+    "impala synchronous, frozen layers": [
         'network.frozen=["branches.?.trunk.2.*"]',
-        *("run.scheme=impala", "gradients.decentralized=true"),
+        "run.scheme=impala",
         *("collection.communication=synchronous", "gradients.communication=synchronous"),
     ],
     "a2c pipelined, 2 x 2, top-k": [
