@@ -15,7 +15,7 @@ from pathlib import Path
 
 VARIABLE = "PYTHONHASHSEED"
 SEED = "0"
-OTHER_SEED = "1"  # to see whether hashes matter
+OTHER_SEED = "1"  # `hive check --env` plays an environment with it, too, because a difference shows that hashes matter
 DEFAULT = {VARIABLE: SEED}  # for the environment of a process, before os.environ
 PROGRAM_FILE = "program.json"  # in the directory of a run (hive.records.program)
 IMPORTING = ("init", "check", "eval", "export", "play", "record")  # commands that import users' code themselves

@@ -177,7 +177,7 @@ def adopt(run: RunDirectory, descriptor: int) -> None:
 
 
 def owned(run: RunDirectory) -> RunLock:
-    """Return the lock of a run that this process owns; one that nobody does is taken. Raises as `own`."""
+    """Return the lock of a run that this process owns; it is taken first if nobody owns the run. Raises as `own`."""
     if run.path not in _locks:
         own(run)
     return _locks[run.path]
