@@ -115,11 +115,11 @@ class LiveRun:
         self.inexact_plan: Sequence[str] = ()  # why the topology of this stage is not exact
         self.was_set = False  # whether `hive set` has changed a key
         self.concluded = False  # whether the run ends, so that its socket folder is needed no more
-        self.warnings = warnings_of(read_jsonl(directory.events_file))  # those of the run that is resumed
-        self.facts = facts_of(read_jsonl(directory.events_file))
+        logged = [*read_jsonl(directory.events_file)]  # of the run that is resumed
+        self.warnings, self.facts = warnings_of(logged), facts_of(logged)
         self.code: dict[str, str] = {}  # what collectors have imported: name -> digest or version
         self.other_code: list[str] = []  # names of what a later one has found otherwise
-        for event in read_jsonl(directory.events_file):
+        for event in logged:
             self._note_code(event)
         self.other_code.clear()  # of earlier parts of the run, whose end has named it
         self.output = BoundedOutput(directory.logs)
