@@ -20,8 +20,6 @@ DEFAULT = {VARIABLE: SEED}  # for the environment of a process, before os.enviro
 PROGRAM_FILE = "program.json"  # in the directory of a run (hive.records.program)
 IMPORTING = ("init", "check", "eval", "export", "play", "record")  # commands that import users' code themselves
 
-_is_command = False  # whether this process is the command `hive`, and may execute itself anew
-
 
 def seed_of(run: Path) -> str:
     """Return the hash seed of the run in a directory, for a process that must not wait for the records."""
@@ -32,17 +30,21 @@ def seed_of(run: Path) -> str:
     return seed if isinstance(seed, str) and (seed == "random" or seed.isdecimal()) else SEED
 
 
+def is_command(words: Sequence[str]) -> bool:
+    """Whether a process with this command line is the command `hive`, and no program that calls its functions."""
+    script = next((word for word in words[1:] if not word.startswith("-")), "")
+    return os.path.basename(script) == "hive"  # also `python -m hive`
+
+
 def settle(words: Sequence[str]) -> None:
     """Execute the command `hive` anew with the hash seed, if these words name one that imports users' code."""
-    global _is_command
-    _is_command = True
     if words and (words[0] in IMPORTING or "--inline" in words) and VARIABLE not in os.environ:
         execute_with(SEED)
 
 
 def execute_with(seed: str) -> None:
     """Execute the command `hive` anew with this hash seed; do nothing in other programs, and if it has it already."""
-    if not _is_command or os.environ.get(VARIABLE) == seed:
+    if not is_command(sys.orig_argv) or os.environ.get(VARIABLE) == seed:
         return
     os.environ[VARIABLE] = seed
     sys.stdout.flush()

@@ -58,19 +58,38 @@ def test_a_folder_that_is_gone_stays_behind(run: RunDirectory, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(("words", "given", "seed"), [("eval", None, "0"), ("eval", "7", "7"), ("ls", None, None)])
-def test_commands_that_import_users_code_have_the_hash_seed(words: str, given: str | None, seed: str | None) -> None:
-    code = (
+def test_commands_that_import_users_code_have_the_hash_seed(
+    tmp_path: Path, words: str, given: str | None, seed: str | None
+) -> None:
+    script = tmp_path / "hive"
+    script.write_text(
         "import os, sys\nfrom hive import hash_seed\n"
         f"hash_seed.settle({[words]!r})\n"
         f"print(os.environ.get('{VARIABLE}'), hash('text') == hash('text'))"
     )
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     environment |= {} if given is None else {VARIABLE: given}
-    done = subprocess.run([sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-P", script], env=environment, capture_output=True, text=True)
     assert done.stdout == f"{seed} True\n", done.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ("python -m hive eval", True),
+        ("python -P -m hive check", True),
+        ("python /venv/bin/hive eval", True),
+        ("python -u -c code hive eval", False),
+        ("python train.py hive", False),
+        ("python -m pytest", False),
+    ],
+)
+def test_the_command_is_known_by_how_its_process_was_started(line: str, is_one: bool) -> None:
+    assert hash_seed.is_command(line.split()) is is_one
+
+
 def test_only_the_command_executes_itself_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    hash_seed.settle(["eval"])  # as a program does that calls `hive.cli.main()`
     monkeypatch.delenv(VARIABLE, raising=False)
     hash_seed.execute_with("3")  # in a script it does nothing
     assert VARIABLE not in os.environ
