@@ -159,6 +159,10 @@ class Trainee:
         compute_natively(network, FlatParameters(network), "auto")
         return network.eval()
 
+    def small(self, one: ArraySpec) -> bool:
+        """Whether the numbers of a part must be small: units saturate, and a normaliser without statistics clips."""
+        return not one.low or (one.dtype == "float32" and bool(self.config.network.normalize_observations))
+
     def outputs(self, network: nn.Module, rows: Tensor) -> list[Tensor]:
         """Return what every network says of observations [N, ...]: outputs float32 [N, ...]."""
         given: Any = rows
@@ -192,7 +196,7 @@ def changed(trainee: Trainee, row: np.ndarray[Any, Any]) -> Iterator[tuple[str, 
         for index in seen_elements(one):
             other = np.array(row)
             part = other if path is None else one.view(other)  # type: ignore[attr-defined]
-            change(one, part, index)
+            change(one, part, index, small=trainee.small(one))
             yield f"{getattr(one, 'name', '')}{list(index)}", other
 
 
@@ -208,11 +212,12 @@ def seen_elements(one: ArraySpec) -> list[tuple[int, ...]]:
     return [tuple(map(int, np.unravel_index(place, one.shape))) for place in whole.ravel()]
 
 
-def change(one: ArraySpec, part: np.ndarray[Any, Any], index: tuple[int, ...]) -> None:
-    """Give an element of a stored part another value that its space may have."""
+def change(one: ArraySpec, part: np.ndarray[Any, Any], index: tuple[int, ...], *, small: bool) -> None:
+    """Give an element of a stored part another value that its space may have. small: one that is next to 0."""
     if not one.counts:
-        least = one.low[0] if one.low and len(one.low) == 1 else 0.0
-        part[index] = least if part[index] != least else least + 1  # small, because normalisers clip what is far away
+        lowest = one.low[0] if len(one.low) == 1 else 0.0
+        first = max(lowest, 0.0) if small else lowest
+        part[index] = first if part[index] != first else first + 1
         return
     (number,) = index
     if one.numbered:
@@ -230,9 +235,10 @@ def check(case: tuple[spaces.Space[Any], spaces.Space[Any], str, str], folder: P
     trainee.space.seed(3)
     sample = trainee.stored([trainee.space.sample() for _ in range(trainee.observation.stack)])
     for one in trainee.observation.inputs:
-        if not one.low and not one.counts:  # numbers as they are: large ones saturate units, and normalisers clip them
+        if trainee.small(one) and not one.counts:
             part = one.view(sample) if trainee.observation.parts else sample  # type: ignore[attr-defined]
-            np.clip(part, 0 if one.dtype == "uint8" else -3, 3, out=part)
+            least = max(-3, *one.low) if one.low else 0 if one.dtype == "uint8" else -3
+            np.clip(part, least, max(3, least + 1), out=part)
     names, rows = zip(*[("", sample[-1]), *changed(trainee, sample[-1])], strict=True)
     batch = np.array(rows)
     if trainee.observation.stack > 1:

@@ -25,7 +25,8 @@ FOUND = {
     44: "frames of an earlier incarnation arrive",
     101: "the run ended while an agent was away, which took it for a refusal",
     186: "a full queue refused a Holds, which was never repeated",
-    8: "a connection breaks with rollouts on their way",
+    23: "a connection breaks with rollouts on their way",
+    99: "a connection breaks with rollouts on their way, at the end",
 }
 """Seeds, and the fault that they showed or the case that they cover."""
 

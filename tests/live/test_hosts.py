@@ -232,7 +232,7 @@ def test_every_process_of_a_link_can_be_killed(house: House) -> None:
 
         def there(name: str = name, seen: dict[str, Any] = seen) -> bool:
             seen.update(house.ps(run.run).get(name, {}))
-            return seen.get("host") == "left"
+            return seen.get("host") == "left" and seen["pid"] > 0  # 0: it is being started
 
         house.until(there)
         os.kill(seen["pid"], signal.SIGKILL)

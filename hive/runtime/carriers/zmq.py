@@ -21,7 +21,8 @@ consumer that joins.
 The buffer is a segment of the supervisor, so contents that have arrived survive the consumer, as slots in shared memory
 do: its successor claims them, also those that its predecessor had claimed, if the channel offers them again. When a
 producer exits, contents that have not arrived are gone. The supervisor drops these slots as `process_died`, and the
-successor's numbers begin at the first of them (native: Slab::withdraw).
+successor's numbers begin at the first of them (native: Slab::withdraw). Where several consumers compete it drops all
+that are unclaimed: only the consumer that has the contents could claim them, and it may wait for those that have none.
 
 So a producer that is done reports it only when all its messages are claimed, unless the run ends or no consumer is
 left. One consumer receives the messages of a producer in their order. If several compete, one of them may receive a
@@ -117,21 +118,20 @@ class Zmq(Slots):
         position = channel.producers.index(actor)
         words = memory.views.slab(channel.segments[position]).words
         for sequence, index in full_slots(words):
-            if not self._arrived(channel, memory, position, index, sequence, words.maker(index)):
+            alone = not self.competed(channel)
+            if not (alone and self._arrived(channel, memory, position, index, sequence, words.maker(index))):
                 words.withdraw(REASONS.index("run_ended" if why == "run_ended" else "process_died"), sequence)
                 return
 
     def _arrived(
         self, channel: PlanChannel, memory: RunMemory, position: int, index: int, sequence: int, maker: int
     ) -> bool:
-        """Return whether a consumer has the contents of this slot of the producer at `position`."""
-        for consumer in self.takers(channel, position):
-            sources = self._sources(consumer, len(channel.producers), len(channel.consumers))
-            marks = self.marks(memory.views.buffer(_buffer_of(channel, consumer)), len(sources))
-            marked, incarnation = marks[sources.index(position), index].tolist()
-            if (marked, incarnation % MAKERS) == (sequence + 1, maker):
-                return True
-        return False
+        """Return whether the one consumer has the contents of this slot of the producer at `position`."""
+        (consumer,) = self.takers(channel, position)
+        sources = self._sources(consumer, len(channel.producers), len(channel.consumers))
+        marks = self.marks(memory.views.buffer(_buffer_of(channel, consumer)), len(sources))
+        marked, incarnation = marks[sources.index(position), index].tolist()
+        return bool((marked, incarnation % MAKERS) == (sequence + 1, maker))
 
 
 def _buffer_of(channel: PlanChannel, consumer: int) -> str:
