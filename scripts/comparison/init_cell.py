@@ -29,7 +29,7 @@ def run(settings: dict[str, Any], seed: int, how: str) -> dict[str, Any]:
         scheme = tomllib.loads(config.read_text())["run"]["scheme"]
         if how == "bare":
             config.write_text(f'run.scheme = "{scheme}"\nenv.id = "{settings["env"]}"\n')
-        keys = [f"run.seed={seed}", f"run.steps={settings['steps']}", "record.every_s=0.5"]
+        keys = [f"run.seed={seed}", f"run.steps={settings['steps']}", "record.every_s=5"]
         directory, seconds = train(keys, home, config)
         summary = json.loads((directory / "summary.json").read_text())
         if summary["mean_return_100"] is None:
