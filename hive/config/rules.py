@@ -109,9 +109,9 @@ def _times_breach(times: int, goal: float | None) -> str:
 
 
 def _best_by_breach(best_by: str, info: tuple[str, ...], env: Mapping[str, Any]) -> str:
-    """Require a value that evaluations have."""
+    """Require a value that evaluations have. Those of several agents also have their returns, `return/NAME`."""
     name = best_by.removeprefix("info/")
-    if name == best_by or name in env.get("info", info):
+    if name == best_by or name in env.get("info", info) or name.startswith("return/"):
         return ""
     return f"{{0}} has no {json.dumps(printable(name))}"
 

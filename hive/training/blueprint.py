@@ -58,7 +58,7 @@ from hive.training.given_weights import copy_weights_of
 from hive.training.gradient.devices import chosen_device
 from hive.training.gradient.threads import threads_of
 from hive.training.initial_network import InitialNetwork
-from hive.training.policies import Policies, check_has_agents
+from hive.training.policies import Policies, check_best_by, check_has_agents
 from hive.training.resume_barriers import CommonBarriers
 from hive.training.update.given_report import GivenReport, report_of
 from hive.training.update.learner import Learner, check_codec, optimizer_settings, optimizer_state_layout
@@ -122,6 +122,7 @@ class Blueprint:
         if environment.raw_return and RAW_RETURN not in config.env.info:
             env = dataclasses.replace(config.env, info=(*config.env.info, RAW_RETURN))
             config = dataclasses.replace(config, env=env)
+        check_best_by(config, environment)
         self.config = config
         self.resume = resume
         self.environment = self._as_trained(environment)

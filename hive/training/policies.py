@@ -19,7 +19,7 @@ from hive.config import Config, load_reference
 from hive.config.policies import PolicyConfig
 from hive.envs import EnvironmentSpec, spec_difference
 from hive.envs.agents.bots import Bot, bot_of
-from hive.envs.agents.seats import Seat, with_returns
+from hive.envs.agents.seats import RETURN_OF, Seat, with_returns
 from hive.envs.spaces.kinds import kinds_of, spec_of_kind
 from hive.errors import ConfigError
 from hive.experience import Purpose, stream_seed
@@ -192,6 +192,17 @@ def check_videos(config: Config) -> None:
 
 OF_SEVERAL = {"env.agent_index": "its number", "env.state": "the state beside its observation"}
 """Keys that only environments of several agents have -> what each agent of them sees."""
+
+
+def check_best_by(config: Config, environment: EnvironmentSpec) -> None:
+    """Raise ConfigError if evaluation.best_by names the return of an agent where there is one agent only."""
+    evaluation, name = config.evaluation, config.evaluation.best_by.removeprefix("info/")
+    alone = not environment.agents and name not in config.evaluation_env.info
+    if evaluation.every and name.startswith(RETURN_OF) and alone:
+        raise ConfigError(
+            f'evaluation.best_by = "{evaluation.best_by}": `{environment.id}` has one agent',
+            hint='"mean_return" is its return',
+        )
 
 
 def check_has_agents(config: Config) -> None:

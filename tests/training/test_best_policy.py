@@ -15,6 +15,7 @@ from small_trainer import LIMIT_S, config_of, weights_of
 
 import hive
 from hive.algorithms.parameters import update_parameter
+from hive.errors import ConfigError
 from hive.gradients import POLICY
 from hive.records import RunDirectory, best_facts, best_policy, list_checkpoints, read_jsonl, replace_best
 from hive.runtime import Slot
@@ -195,6 +196,11 @@ def test_a_value_of_info_chooses_among_several_agents(tmp_path: Path) -> None:
     assert facts is not None
     assert facts.state["value"] == max(line["info/named"] for line in lines)
     assert "goal not judged" not in warnings
+    by_agent = {**DUEL, "evaluation__best_by": '"info/return/same"'}
+    lines, directory, _ = duel(tmp_path, **by_agent)
+    assert best_policy(directory.best).state["value"] == max(line["info/return/same"] for line in lines)  # type: ignore[union-attr]
+    with pytest.raises(ConfigError, match="has one agent"):
+        Blueprint(config_of("small_environments:Bandit", **by_agent))
     _, directory, warnings = duel(tmp_path, **{**DUEL, "evaluation__best_by": '"info/no"', **info})
     assert best_policy(directory.best) is None
     assert 'evaluation.best_by = "info/no"' in warnings["goal not judged"]
