@@ -2,8 +2,8 @@
 
     python init_cell.py SEED init|bare < settings.json
 
-"init" trains with the config that `hive init` writes, "bare" with scheme and environment alone; both with the steps of
-the task. The return is that of the last 100 training episodes, which each environment has.
+"init" trains with the config that `hive init` writes, "bare" with scheme, environment and the wrappers without which it
+cannot be trained; both with the steps of the task. The return is that of the last 100 training episodes, which each environment has.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ def run(settings: dict[str, Any], seed: int, how: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="hive-parity-") as folder:
         home = Path(folder)
         config = written(settings["env"], home)
-        scheme = tomllib.loads(config.read_text())["run"]["scheme"]
+        chosen = tomllib.loads(config.read_text())
+        scheme, wrappers = chosen["run"]["scheme"], chosen["env"].get("wrappers", [])
         if how == "bare":
-            config.write_text(f'run.scheme = "{scheme}"\nenv.id = "{settings["env"]}"\n')
+            given = {"run.scheme": scheme, "env.id": settings["env"], "env.wrappers": wrappers}
+            config.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in given.items()))
         keys = [f"run.seed={seed}", f"run.steps={settings['steps']}", "record.every_s=5"]
         directory, seconds = train(keys, home, config)
         summary = json.loads((directory / "summary.json").read_text())
