@@ -3,7 +3,8 @@
     python init_cell.py SEED init|bare < settings.json
 
 "init" trains with the config that `hive init` writes, "bare" with scheme, environment and the wrappers without which it
-cannot be trained; both with the steps of the task. The return is that of the last 100 training episodes, which each environment has.
+cannot be trained; both with the steps of the task. The return is that of the last 100 training episodes, which each
+environment has.
 """
 
 from __future__ import annotations
