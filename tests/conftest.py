@@ -15,16 +15,19 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+sys.path.append(str(Path(__file__).parent))  # for `simulation`; at the end, so that no folder here hides a module
+from warm import Warm
+
 hypothesis.settings.register_profile("hive", deadline=None)  # how long an example takes says nothing on a busy machine
 hypothesis.settings.load_profile("hive")
 
 LIVE = Path(__file__).parent / "live"
-sys.path.append(str(Path(__file__).parent))  # for `simulation`; at the end, so that no folder here hides a module
 MOST_PROCESSES = 4  # live tests alone take longer than all the others do in three
 
 # What terminals and shells set, and what programs in terminals obey: a test that needs one sets it.
@@ -88,6 +91,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm() -> Iterator[Warm]:
+    made = Warm(forked=False)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cold(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start all programs of a test as users start them, for tests of the start itself."""
+    monkeypatch.setattr(warm, "enabled", False)
 
 
 @pytest.fixture(scope="module", autouse=True)

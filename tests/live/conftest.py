@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from hive import hash_seed
 from hive.records import RunDirectory
 from hive.runtime.run.control import open_run
 
@@ -52,7 +53,13 @@ class House:
         self.folder = folder
         self.home = folder / "runs"
         path = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
-        self.env = {**os.environ, "HIVE_HOME": str(self.home), "TMPDIR": str(folder), "PYTHONPATH": path}
+        self.env = {
+            **os.environ,
+            **hash_seed.DEFAULT,
+            "HIVE_HOME": str(self.home),
+            "TMPDIR": str(folder),
+            "PYTHONPATH": path,
+        }
         self.started: list[subprocess.Popen[str]] = []
 
     def config(self, text: str, name: str = "run.toml") -> Path:
