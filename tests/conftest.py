@@ -7,6 +7,7 @@ Live tests start whole runs, kill them and wait for what comes of it: they follo
 begins with them, for they take longest. The others share the rest of the processes file by file.
 
     pytest -m full     what the everyday tier leaves out; it loads only files in which `mark.full` occurs
+    pytest --affected  what the changes can reach that are not committed; `--affected=main`: since that revision
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ import hypothesis
 import pytest
 
 sys.path.append(str(Path(__file__).parent))  # for `simulation`; at the end, so that no folder here hides a module
+from affected import NoChanges, affected, changed_since
 from warm import Warm
 
 hypothesis.settings.register_profile("hive", deadline=None)  # how long an example takes says nothing on a busy machine
 hypothesis.settings.load_profile("hive")
 
 LIVE = Path(__file__).parent / "live"
+AFFECTED = pytest.StashKey[set[Path] | None]()  # the test files that --affected names; None: all
 MOST_PROCESSES = 4  # live tests alone take longer than all the others do in three
 
 # What terminals and shells set, and what programs in terminals obey: a test that needs one sets it.
@@ -75,8 +78,25 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(MOST_PROCESSES, max(2, len(os.sched_getaffinity(0))))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--affected", nargs="?", const="HEAD", metavar="REVISION", help="tests that changes since it reach"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    revision = config.getoption("--affected")
+    try:
+        config.stash[AFFECTED] = None if revision is None else affected(changed_since(revision))
+    except (NoChanges, OSError) as error:
+        raise pytest.UsageError(f"--affected asks git what has changed: {error}") from None
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Skip files without tests of the full tier, because importing all files takes longer than most of its tests."""
+    reached = config.stash[AFFECTED]
+    if reached is not None and collection_path.match("test_*.py") and collection_path not in reached:
+        return True
     if config.option.markexpr != "full" or not collection_path.match("test_*.py"):
         return None
     return True if "mark.full" not in collection_path.read_text() else None
