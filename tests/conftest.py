@@ -3,10 +3,12 @@
     pytest             the whole suite, in two to four processes; `pytest -n0` in this one
     pytest PATH ...    in this process, as ever
 
-Live tests start whole runs, kill them and wait for what comes of it: they follow each other in one process, which
-begins with them, for they take longest. The others share the rest of the processes file by file.
+Live tests start whole runs, kill them and wait for what comes of it. They follow each other in one process, in two where
+there are four, which begin with them, for they take longest.
 
     pytest -m full     what the everyday tier leaves out; it loads only files in which `mark.full` occurs
+                       of those that show again what others show, marked `rotates=True`, a quarter: another one for
+                       another commit; `--rotation=2` runs the third quarter, `--rotation=all` all
     pytest --affected  what the changes can reach that are not committed; `--affected=main`: since that revision
 """
 
@@ -15,7 +17,9 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +35,7 @@ hypothesis.settings.load_profile("hive")
 
 LIVE = Path(__file__).parent / "live"
 AFFECTED = pytest.StashKey[set[Path] | None]()  # the test files that --affected names; None: all
+ROTATIONS = 4  # a test that shows again what others show runs for one commit in so many
 MOST_PROCESSES = 4  # live tests alone take longer than all the others do in three
 
 # What terminals and shells set, and what programs in terminals obey: a test that needs one sets it.
@@ -79,6 +84,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rotation", metavar="0-3|all", help="which quarter of the full tier's repeating tests runs")
     parser.addoption(
         "--affected", nargs="?", const="HEAD", metavar="REVISION", help="tests that changes since it reach"
     )
@@ -102,11 +108,48 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if "mark.full" not in collection_path.read_text() else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LIVE not in item.path.parents)
+def rotation(config: pytest.Config) -> str:
+    """Return which tests of `rotates=True` run: a number below ROTATIONS, or "all"."""
+    if (given := config.getoption("--rotation")) is not None:
+        return str(given)
+    try:
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=LIVE, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return "0"
+    return str(int(head, 16) % ROTATIONS)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"tests that show again what others show: --rotation={rotation(config)}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _leave_out_repeating(config, items)
+    live = [item for item in items if LIVE in item.path.parents]
+    others = [item for item in items if LIVE not in item.path.parents]
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    # Each process begins with an equal part of the list, so that this begins the first part or the first two.
+    groups = [live[0::2], live[1::2]] if workers >= MOST_PROCESSES else [live]
+    items[:] = []
+    for group in groups[:-1]:
+        size = max((len(live) + len(others)) // workers - len(group), 0)
+        items += group + others[:size]
+        del others[:size]
+    items += groups[-1] + others
+
+
+def _leave_out_repeating(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (chosen := rotation(config)) == "all" or config.args_source is pytest.Config.ArgsSource.ARGS:
+        return
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
     for item in items:
-        group = "live" if LIVE in item.path.parents else str(item.path.relative_to(LIVE.parent))
-        item.add_marker(pytest.mark.xdist_group(group))
+        mark = item.get_closest_marker("full")
+        repeats = mark is not None and mark.kwargs.get("rotates")
+        turn = zlib.crc32(item.nodeid.encode()) % ROTATIONS
+        (left if repeats and str(turn) != chosen else kept).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
 
 
 def pytest_collection_finish() -> None:

@@ -71,7 +71,7 @@ def test_a_short_form_of_it_learns(scheme: str, tmp_path: Path) -> None:
     assert outcome.reason.startswith("mean return"), outcome.reason
 
 
-@pytest.mark.full(reason="tests/probes learn with a memory too, in a tenth of the time")
+@pytest.mark.full(reason="tests/probes learn with a memory too, in a tenth of the time", rotates=True)
 def test_cartpole_without_velocities_is_learned(tmp_path: Path) -> None:
     """Without a memory the mean return is 45 after 100,000 steps."""
     config = load_config(ROOT / "examples" / "cartpole-memory.toml", ["run.stop_at_return=75", "run.steps=60_000"])

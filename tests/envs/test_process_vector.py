@@ -142,7 +142,7 @@ def check_seam(seen: list[tuple[int, ...]], run: Run) -> None:
     assert all(row.valid[0] for row in run.rows)
 
 
-FULL = pytest.mark.full(reason="the others are alike")
+FULL = pytest.mark.full(reason="the others are alike", rotates=True)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,8 @@ def test_other_spaces_than_those_of_the_run_are_a_permanent_failure(runs: list[R
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(20), pytest.param(range(20, 1000), marks=pytest.mark.full(reason="twenty show the same"))]
+    "seeds",
+    [range(20), pytest.param(range(20, 1000), marks=pytest.mark.full(reason="twenty show the same", rotates=True))],
 )
 def test_whatever_fails_neighbours_lose_no_step_and_each_failure_is_told(seeds: range) -> None:
     for seed in seeds:

@@ -13,7 +13,7 @@ LEARNED = 100.0  # four times what chance gives; seeds 0 to 2 reach 157 to 220
 LINES_OF_CODE = 45
 
 
-@pytest.mark.full(reason="the DQN of runs is compared with others number by number")
+@pytest.mark.full(reason="the DQN of runs is compared with others number by number", rotates=True)
 def test_a_short_form_learns() -> None:
     returns = dqn.train(6_000, seed=0)
     assert np.mean(returns[:20]) < 40.0

@@ -19,7 +19,7 @@ EVALUATED = "[evaluation]\nevery = { updates = 20 }\nepisodes = 4\n"
 ROUNDS = 2  # kills of each process
 
 
-@pytest.mark.full(reason="the parts of this are in tests/training and tests/records")
+@pytest.mark.full(reason="the parts of this are in tests/training and tests/records", rotates=True)
 @pytest.mark.parametrize(("by", "more"), [("training", ""), ("evaluation", EVALUATED)])
 def test_the_best_policy_survives_kills_scaling_and_resuming(house: House, by: str, more: str) -> None:
     started = house.hive("up", house.cartpole(more=more), "-d")

@@ -58,7 +58,7 @@ def tenants(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.full(reason="half a minute of kills; test_death.py kills each once")
+@pytest.mark.full(reason="half a minute of kills; test_death.py kills each once", rotates=True)
 def test_a_run_whose_processes_are_killed_and_stopped_at_random_reaches_its_target(house: House) -> None:
     run = chaos(house, house.cartpole(), "--seconds", "30", "--seed", "1")
     assert {strike["role"] for strike in run["strikes"]} == ROLES
@@ -68,7 +68,7 @@ def test_a_run_whose_processes_are_killed_and_stopped_at_random_reaches_its_targ
         assert promise["kept"] or "grow" in promise["text"], promise
 
 
-@pytest.mark.full(reason="ten kills and a run beside; test_death.py kills the learner once")
+@pytest.mark.full(reason="ten kills and a run beside; test_death.py kills the learner once", rotates=True)
 @pytest.mark.parametrize("sets", [("scheme=a2c",), ("scheme=nstep-q", "carrier=zmq")], ids=" ".join)
 def test_a_learner_that_is_killed_again_and_again_loses_no_update_and_changes_no_weight(
     house: House, sets: tuple[str, ...]

@@ -26,7 +26,9 @@ def test_a_circle_of_waits_is_named_and_ends_the_run(house: House) -> None:
     assert [one["kind"] for one in summary["warnings"]] == ["nothing moves"]
 
 
-@pytest.mark.full(reason="live/test_death.py kills actors of the trainer every day; here it is an inserted one")
+@pytest.mark.full(
+    reason="live/test_death.py kills actors of the trainer every day; here it is an inserted one", rotates=True
+)
 def test_an_inserted_actor_that_crashes_with_a_rollout_loses_none(house: House) -> None:
     done = house.hive("up", house.cartpole(steps=3_000), "--topology", f"{TAP}:honest")
     assert done.returncode == 0, done.stderr

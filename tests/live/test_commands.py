@@ -67,7 +67,7 @@ def test_a_finished_run_is_judged_goes_on_with_another_goal_and_is_judged_again(
     assert all(8 <= row["min"] <= row["mean_return"] <= row["max"] <= 500 for row in rows)
 
 
-@pytest.mark.full(reason="one error message of a run")
+@pytest.mark.full(reason="one error message of a run", rotates=True)
 def test_logs_of_an_actor_that_is_not_there(house: House) -> None:
     house.hive("up", house.cartpole(), "-d")
     done = house.hive("logs", "cart-1", "lerner-0")
@@ -128,7 +128,7 @@ def test_a_run_that_is_built_can_be_ended_and_left(house: House) -> None:
     assert (down.returncode, down.stdout) == (0, "cart-1 stopped\n")
 
 
-@pytest.mark.full(reason="three runs for one message")
+@pytest.mark.full(reason="three runs for one message", rotates=True)
 def test_a_failed_start_leaves_no_trace_in_the_run_that_goes_on(house: House) -> None:
     assert house.hive("up", house.cartpole(), "-d").returncode == 0
     house.until_steps("cart-1", 2_000)

@@ -31,7 +31,7 @@ def death_of(house: House, name: str) -> dict[str, Any] | None:
     )
 
 
-ZMQ = pytest.param("zmq", marks=pytest.mark.full(reason="the other carrier"))
+ZMQ = pytest.param("zmq", marks=pytest.mark.full(reason="the other carrier", rotates=True))
 
 
 @pytest.mark.parametrize("carrier", ["slots", ZMQ])
@@ -64,7 +64,11 @@ def test_killed_actors_come_back_and_nothing_is_lost_uncounted(house: House, car
     ("number", "how"),
     [
         (signal.SIGKILL, "killed by SIGKILL"),
-        pytest.param(signal.SIGSTOP, "it was stopped (SIGSTOP)", marks=pytest.mark.full("its end takes the same path")),
+        pytest.param(
+            signal.SIGSTOP,
+            "it was stopped (SIGSTOP)",
+            marks=pytest.mark.full("its end takes the same path", rotates=True),
+        ),
     ],
 )
 def test_the_end_of_a_helper_is_that_of_its_collector(house: House, number: int, how: str) -> None:
@@ -95,7 +99,7 @@ def test_a_stopped_actor_is_found_named_and_replaced(house: House) -> None:
     house.ended("cart-1")
 
 
-@pytest.mark.full(reason="a fork server is only needed for a restart, and rarely dies")
+@pytest.mark.full(reason="a fork server is only needed for a restart, and rarely dies", rotates=True)
 def test_a_killed_fork_server_is_replaced_and_the_next_restart_uses_it(house: House) -> None:
     started(house, more=FAST)
     first = house.ps("cart-1")["fork-server"]["pid"]
@@ -113,7 +117,7 @@ def test_a_killed_fork_server_is_replaced_and_the_next_restart_uses_it(house: Ho
     assert house.hive("down").returncode == 0
 
 
-@pytest.mark.full(reason="a killed fork server takes the same path")
+@pytest.mark.full(reason="a killed fork server takes the same path", rotates=True)
 def test_a_stopped_fork_server_is_replaced(house: House) -> None:
     started(house, more=FAST)
     first = house.ps("cart-1")["fork-server"]["pid"]
@@ -152,7 +156,7 @@ def test_a_killed_supervisor_leaves_nothing_within_two_seconds(house: House) -> 
     assert "lost" in listed.stdout
 
 
-@pytest.mark.full(reason="a second way for everything to die at once")
+@pytest.mark.full(reason="a second way for everything to die at once", rotates=True)
 def test_when_the_fork_server_dies_too_the_next_command_sweeps(house: House) -> None:
     started(house)
     rows = house.ps("cart-1")
@@ -196,7 +200,10 @@ def test_too_many_deaths_end_the_run_with_a_report(house: House) -> None:
 
 @pytest.mark.parametrize(
     "number",
-    [pytest.param(signal.SIGINT, marks=pytest.mark.full(reason="SIGTERM takes the same path")), signal.SIGTERM],
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.full(reason="SIGTERM takes the same path", rotates=True)),
+        signal.SIGTERM,
+    ],
 )
 def test_a_signal_drains_and_saves(house: House, number: signal.Signals) -> None:
     up = house.start("up", house.cartpole())

@@ -50,7 +50,7 @@ def fill(folder: Path) -> Path:
             return ballast
 
 
-@pytest.mark.full(reason="the next test fills a disk, too")
+@pytest.mark.full(reason="the next test fills a disk, too", rotates=True)
 def test_training_outlives_a_full_disk(small_disk: House) -> None:
     house, run = small_disk, small_disk.home / "cart-1"
     assert house.hive("up", house.cartpole(more=CHECKPOINTS), "-d").returncode == 0

@@ -21,7 +21,7 @@ GRADIENT_WORKER = {"NetworkWrapper.update_online_network", "Approximation.reinfo
 COLLECTOR = {"NetworkWrapper.update_online_network"}
 
 
-@pytest.mark.full(reason="a run of its own; what each class does is tested every day")
+@pytest.mark.full(reason="a run of its own; what each class does is tested every day", rotates=True)
 def test_every_process_executes_its_part(house: House, tmp_path: Path) -> None:
     written = tmp_path / "executed.txt"
     house.env["RECORDED_DOCUMENTS"] = str(written)

@@ -42,7 +42,7 @@ CALLS = {
     "inline handler": "signal.signal(signal.SIGTERM, lambda *_: exit(7)); train(quiet=True, inline=True)",
 }
 GONE = "the program that started the run has ended"
-FULL = pytest.mark.full("other forms take the same path")
+FULL = pytest.mark.full("other forms take the same path", rotates=True)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
     from hive.envs import Failure
 
-pytestmark = pytest.mark.full(reason="sixteen processes; tests/envs/test_process_vector.py has two, and no run")
+pytestmark = pytest.mark.full(
+    reason="sixteen processes; tests/envs/test_process_vector.py has two, and no run", rotates=True
+)
 
 ENVS, ROLLOUT, ROWS = 16, 16, 1600
 FAILING = 5  # the index of the environment that fails

@@ -30,7 +30,7 @@ def lines_of(house: House) -> list[dict[str, Any]]:
     return list(read_jsonl(house.home / "cart-1" / "evaluations.jsonl"))
 
 
-@pytest.mark.full(reason="other actors that come back are in test_death")
+@pytest.mark.full(reason="other actors that come back are in test_death", rotates=True)
 def test_a_killed_evaluator_comes_back_and_evaluates_what_falls_due_then(house: House) -> None:
     started(house, OFTEN)
     house.until(lambda: len(lines_of(house)) >= 2)
@@ -61,7 +61,7 @@ def test_a_killed_evaluator_comes_back_and_evaluates_what_falls_due_then(house: 
     ]
 
 
-@pytest.mark.full(reason="a second kill of the evaluator")
+@pytest.mark.full(reason="a second kill of the evaluator", rotates=True)
 def test_killed_in_the_middle_it_leaves_no_pin(house: House) -> None:
     """The next one that falls due is begun, though the first was never done."""
     started(house, LONG)

@@ -35,7 +35,7 @@ def train(house: House, communication: str, fraction: str) -> tuple[dict[str, An
     return summary, summary["env_steps"] / summary["updates"]
 
 
-@pytest.mark.full(reason="workers/test_schedule.py has the rounds; here they are real")
+@pytest.mark.full(reason="workers/test_schedule.py has the rounds; here they are real", rotates=True)
 def test_the_round_is_that_of_the_fast_half(house: House) -> None:
     summary, steps = train(house, "pipelined", "fraction_workers = 0.5")
     # All of the fast one and of the slow one the step that it was in, or few more: two environments sleep 40 ms a step.
@@ -43,7 +43,7 @@ def test_the_round_is_that_of_the_fast_half(house: House) -> None:
     assert summary["exact"] is False
 
 
-@pytest.mark.full(reason="a second setting of the cut round")
+@pytest.mark.full(reason="a second setting of the cut round", rotates=True)
 def test_a_quota_is_left_to_the_slow(house: House) -> None:
     _, steps = train(house, "synchronous", "fraction_workers = 0.5\nfraction_samples = 0.5")
     assert 0.75 * WHOLE <= steps < 0.95 * WHOLE

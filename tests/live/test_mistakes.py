@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 # Another text for the same path from the process to the terminal; tests/envs and tests/cli have the texts themselves.
-AGAIN = pytest.mark.full(reason="another text on the same path")
+AGAIN = pytest.mark.full(reason="another text on the same path", rotates=True)
 
 
 def environment(house: House, id: str, more: str = "", steps: int = 100_000) -> object:
@@ -158,7 +158,7 @@ def test_an_environment_that_raises_is_tried_again_and_then_named(house: House) 
     assert house.summary("bad-1")["restarts"]["collector-0"] == 2
 
 
-@pytest.mark.full(reason="the same decisions without processes: runtime/supervise/test_exit_decisions.py")
+@pytest.mark.full(reason="the same decisions without processes: runtime/supervise/test_exit_decisions.py", rotates=True)
 def test_an_environment_that_raises_without_progress_is_tried_once_more(house: House) -> None:
     done = house.hive("up", environment(house, "breaking_environments:RaisesAtOnce"))
     assert done.returncode == 1
@@ -168,7 +168,7 @@ def test_an_environment_that_raises_without_progress_is_tried_once_more(house: H
     assert house.ended(".failed/bad-1")["restarts"]["collector-0"] == 1
 
 
-@pytest.mark.full(reason="another exception on the same path")
+@pytest.mark.full(reason="another exception on the same path", rotates=True)
 def test_an_environment_that_cancels_is_named_with_its_line(house: House) -> None:
     done = house.hive("up", environment(house, "breaking_environments:Cancels", "[supervision]\nrestarts = 1\n"))
     assert done.returncode == 1
@@ -177,7 +177,7 @@ def test_an_environment_that_cancels_is_named_with_its_line(house: House) -> Non
     assert house.ended("bad-1")["state"] == "failed"
 
 
-@pytest.mark.full(reason="envs/test_reading_spaces.py constructs the same in a child")
+@pytest.mark.full(reason="envs/test_reading_spaces.py constructs the same in a child", rotates=True)
 def test_an_environment_whose_constructor_starts_threads_trains(house: House) -> None:
     """In the fork server, its threads, processes and port were lost to every process of the run, and it stood still."""
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -190,7 +190,7 @@ def test_an_environment_whose_constructor_starts_threads_trains(house: House) ->
     assert not house.processes()
 
 
-@pytest.mark.full(reason="runtime/process/test_thread_watch.py without a run")
+@pytest.mark.full(reason="runtime/process/test_thread_watch.py without a run", rotates=True)
 def test_a_network_that_leaves_a_thread_is_named(house: House) -> None:
     (house.folder / "with_thread.py").write_text(
         "import threading, time\nfrom torch import nn\n"
@@ -203,7 +203,7 @@ def test_a_network_that_leaves_a_thread_is_named(house: House) -> None:
     assert not house.processes()
 
 
-@pytest.mark.full(reason="the same stack without processes: cli/test_scripting.py")
+@pytest.mark.full(reason="the same stack without processes: cli/test_scripting.py", rotates=True)
 def test_a_script_that_trains_while_it_is_imported_is_named(house: House) -> None:
     """Each run imported the script, and so started another run."""
     script = house.folder / "unguarded.py"
@@ -216,14 +216,14 @@ def test_a_script_that_trains_while_it_is_imported_is_named(house: House) -> Non
     assert "error: `unguarded` starts a run while a process of a run imports it" in done.stderr
 
 
-@pytest.mark.full(reason="runtime/process/test_forked.py without a run")
+@pytest.mark.full(reason="runtime/process/test_forked.py without a run", rotates=True)
 def test_what_an_environment_starts_in_a_session_of_its_own_ends_with_the_run(house: House) -> None:
     done = house.hive("up", environment(house, "breaking_environments:KeepsSession", steps=100))
     assert done.returncode == 0, done.stderr
     assert not house.processes()
 
 
-@pytest.mark.full(reason="a killed supervisor takes the sweep of live/test_death.py")
+@pytest.mark.full(reason="a killed supervisor takes the sweep of live/test_death.py", rotates=True)
 def test_what_an_environment_starts_ends_with_a_killed_supervisor(house: House) -> None:
     config = environment(house, "breaking_environments:KeepsSession", steps=100_000_000)
     assert house.hive("up", "-d", config).returncode == 0
@@ -231,7 +231,7 @@ def test_what_an_environment_starts_ends_with_a_killed_supervisor(house: House) 
     house.until(lambda: not house.processes())
 
 
-@pytest.mark.full(reason="runtime/process/test_user_exits.py without a run")
+@pytest.mark.full(reason="runtime/process/test_user_exits.py without a run", rotates=True)
 def test_a_constructor_that_exits_ends_the_run_with_its_line(house: House) -> None:
     done = house.hive("up", environment(house, "breaking_environments:ExitsInConstructor"))
     assert done.returncode == 1

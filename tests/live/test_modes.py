@@ -31,7 +31,10 @@ MODES = {
 @pytest.mark.parametrize(
     "mode",
     [
-        *(pytest.param(mode, marks=pytest.mark.full(reason="solves CartPole again")) for mode in list(MODES)[:1]),
+        *(
+            pytest.param(mode, marks=pytest.mark.full(reason="solves CartPole again", rotates=True))
+            for mode in list(MODES)[:1]
+        ),
         *list(MODES)[1:],
     ],
 )

@@ -74,7 +74,7 @@ def helps(snapshot: Snapshot, key: str) -> bool:
     )
 
 
-@pytest.mark.full(reason="watches a run for ten seconds; tests/monitor has the sentence without a run")
+@pytest.mark.full(reason="watches a run for ten seconds; tests/monitor has the sentence without a run", rotates=True)
 def test_a_starved_gradient_worker_waits_for_collectors(house: House) -> None:
     directory = started(house, step_s=0.005)
     with closing(Poller(directory)) as poller:

@@ -27,7 +27,7 @@ def test_a_curiosity_actor_behind_each_collector_crashes_every_tenth_rollout(hou
     assert summary["wall_s"] < 20  # with a delay for each restart in a row, it takes 25 s longer
 
 
-@pytest.mark.full(reason="tests/runtime/topology refuses the same without processes")
+@pytest.mark.full(reason="tests/runtime/topology refuses the same without processes", rotates=True)
 def test_one_actor_behind_two_collectors_is_refused(house: House) -> None:
     done = house.hive("up", house.cartpole(more="workers = 2\n"), "--topology", f"{FILE}:one_for_all")
     assert done.returncode == 2

@@ -66,7 +66,7 @@ def at_rest(status: dict[str, Any], after: dict[str, Any]) -> None:
     "mode",
     [
         "a2c pipelined, 2 x 2",
-        pytest.param("ppo synchronous", marks=pytest.mark.full(reason="a second exact pair")),
+        pytest.param("ppo synchronous", marks=pytest.mark.full(reason="a second exact pair", rotates=True)),
     ],
 )
 def test_a_run_that_was_paused_and_saved_is_the_run_that_was_not(house: House, tmp_path: Path, mode: str) -> None:
@@ -104,7 +104,7 @@ def test_a_run_that_was_paused_and_saved_is_the_run_that_was_not(house: House, t
     assert times == sorted(times)
 
 
-@pytest.mark.full(reason="runtime/supervise has the decisions; here processes die")
+@pytest.mark.full(reason="runtime/supervise has the decisions; here processes die", rotates=True)
 def test_what_dies_in_a_pause_comes_back_to_it(house: House) -> None:
     sets = [f"--set={table}.communication=asynchronous" for table in ("collection", "gradients")]
     config = house.cartpole(more="workers = 2\n[gradients]\nworkers = 2\n")
@@ -146,7 +146,7 @@ def learning_rate(house: House) -> float:
     return rate
 
 
-@pytest.mark.full(reason="tests/runtime/run/test_scaling.py tests live changes without processes")
+@pytest.mark.full(reason="tests/runtime/run/test_scaling.py tests live changes without processes", rotates=True)
 def test_a_change_holds_until_somebody_makes_another(house: House) -> None:
     """Over the death of those who were told, and over the end of the run."""
     rate = '[algorithm]\nlearning_rate = 7e-4\nlearning_rate_schedule = "constant"\nentropy_weight = 0.01\n'
@@ -178,7 +178,7 @@ def test_a_change_holds_until_somebody_makes_another(house: House) -> None:
     assert (kept.learning_rate, kept.entropy_weight) == (1e-5, 0.5)
 
 
-@pytest.mark.full(reason="stacks and histories of fakes are in tests/runtime")
+@pytest.mark.full(reason="stacks and histories of fakes are in tests/runtime", rotates=True)
 def test_stacks_and_histories_of_a_live_run(house: House) -> None:
     assert house.hive("up", house.cartpole(), "-d").returncode == 0
     house.until_steps("cart-1", 1_000)

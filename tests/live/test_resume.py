@@ -99,7 +99,7 @@ Told = tuple[dict[str, Any], Lines]  # what a run leaves: summary.json and metri
     [
         (EVERY_DAY, 1),
         *(
-            pytest.param(mode, KILLS, marks=pytest.mark.full(reason="more kills and modes"))
+            pytest.param(mode, KILLS, marks=pytest.mark.full(reason="more kills and modes", rotates=True))
             for mode in MODES
             if mode != EVERY_DAY
         ),
@@ -182,7 +182,9 @@ def told_by(directory: RunDirectory) -> Told:
     return json.loads(directory.summary_file.read_text()), lines
 
 
-@pytest.mark.full(reason="a killed run goes on in the everyday tier, and test_signals.py resumes a stopped one")
+@pytest.mark.full(
+    reason="a killed run goes on in the everyday tier, and test_signals.py resumes a stopped one", rotates=True
+)
 def test_a_stopped_run_goes_on_from_where_it_was_left(house: House) -> None:
     assert house.hive("up", house.cartpole(), "-d").returncode == 0
     house.until_steps("cart-1", 2_000)

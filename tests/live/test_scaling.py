@@ -62,7 +62,7 @@ def test_up_and_down_on_a_running_trainer(house: House, mode: str) -> None:
     ]
 
 
-@pytest.mark.full(reason="tests/runtime/run/test_scaling.py tests the refusals without processes")
+@pytest.mark.full(reason="tests/runtime/run/test_scaling.py tests the refusals without processes", rotates=True)
 def test_what_cannot_be_leaves_the_run_as_it_is(house: House) -> None:
     config = house.cartpole(more='workers = 2\nownership = "gradient_worker"\n[gradients]\nworkers = 2\n')
     assert house.hive("up", config, "-d").returncode == 0
@@ -83,7 +83,7 @@ def test_what_cannot_be_leaves_the_run_as_it_is(house: House) -> None:
     house.ended("cart-1")
 
 
-@pytest.mark.full(reason="tests/runtime/run/test_scaling.py tests the same without processes")
+@pytest.mark.full(reason="tests/runtime/run/test_scaling.py tests the same without processes", rotates=True)
 def test_a_topology_that_cannot_be_built_is_taken_back(house: House) -> None:
     """The config may be: only building finds that the workers would wait for each other for ever."""
     config = house.cartpole(more='communication = "asynchronous"\nslots = 2\n[gradients]\nworkers = 2\n')

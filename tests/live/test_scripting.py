@@ -16,7 +16,7 @@ import hive
 if TYPE_CHECKING:
     from conftest import House
 
-AGAIN = pytest.mark.full(reason="another text on the same path")
+AGAIN = pytest.mark.full(reason="another text on the same path", rotates=True)
 SCRIPT = Path(__file__).parent / "own_topology.py"
 
 
@@ -58,7 +58,7 @@ def test_a_script_without_a_guard_trains_its_own_classes(house: House) -> None:
     assert hive.load(str(house.home / "moved"), own_code=True)(observations).shape == (2,)
 
 
-@pytest.mark.full(reason="five runs; tests/cli/test_scripting.py covers the same calls inline")
+@pytest.mark.full(reason="five runs; tests/cli/test_scripting.py covers the same calls inline", rotates=True)
 def test_a_running_loop_runs_topologies(house: House) -> None:
     script = SCRIPT.with_name("running_loop.py")
     done = subprocess.run(
@@ -71,7 +71,7 @@ def test_a_running_loop_runs_topologies(house: House) -> None:
     assert (summary["state"], summary["stop_reason"]) == ("stopped", "cancellation")
 
 
-@pytest.mark.full(reason="a script runs the same file in the everyday tier")
+@pytest.mark.full(reason="a script runs the same file in the everyday tier", rotates=True)
 def test_the_command_line_runs_a_file(house: House) -> None:
     config = house.config("[custom.counter]\namount = 7\n[custom.sum]\namount = 7\n")
     done = house.hive("up", config, "--topology", f"{SCRIPT}:topology")
@@ -90,7 +90,7 @@ def test_who_awaits_something_of_its_own_is_not_taken_for_stuck(house: House) ->
     assert not [event for event in house.events("idle-1") if event["kind"] == "died"]
 
 
-@pytest.mark.full(reason="runtime/topology/test_resources.py sets them without a run")
+@pytest.mark.full(reason="runtime/topology/test_resources.py sets them without a run", rotates=True)
 def test_an_actor_has_the_cores_and_threads_that_it_was_given(house: House) -> None:
     done = house.hive("up", "--topology", f"{SCRIPT}:placed")
     assert done.returncode == 0, done.stderr

@@ -77,7 +77,9 @@ STAGES: dict[str, Callable[[House], bool]] = {
     ("stage", "number"),
     [
         pytest.param(
-            stage, number, marks=[] if (stage, number) in full else [pytest.mark.full("one stage shows the same")]
+            stage,
+            number,
+            marks=[] if (stage, number) in full else [pytest.mark.full("one stage shows the same", rotates=True)],
         )
         for full in [{("directory", signal.SIGTERM)}]
         for stage in STAGES
@@ -97,7 +99,7 @@ def test_a_signal_to_all_processes_before_the_first_update_leaves_nothing(
         assert (run / "summary.json").exists(), f"{run} is half made"
 
 
-@pytest.mark.full("the everyday case is that of all processes")
+@pytest.mark.full("the everyday case is that of all processes", rotates=True)
 @pytest.mark.parametrize("number", BOTH)
 def test_two_ways_are_one_request_and_a_second_signal_ends_the_run_at_once(
     house: House, number: signal.Signals

@@ -76,7 +76,7 @@ PLACEMENTS = {
 }
 
 
-@pytest.mark.full(reason="live/test_resume.py and the next test compare processes with one process, too")
+@pytest.mark.full(reason="live/test_resume.py and the next test compare processes with one process, too", rotates=True)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_the_same_seed_gives_the_same_bytes_wherever_actors_live(house: House, placement: str) -> None:
     """As in one process without the actors' own."""
@@ -90,7 +90,7 @@ def test_the_same_seed_gives_the_same_bytes_wherever_actors_live(house: House, p
     assert digests["placed"] == digests["inline"] != ""
 
 
-@pytest.mark.full(reason="envs/test_helped_vector.py compares all bytes of rows")
+@pytest.mark.full(reason="envs/test_helped_vector.py compares all bytes of rows", rotates=True)
 def test_the_same_seed_gives_the_same_bytes_with_and_without_helpers(house: House) -> None:
     digests = set()
     for helpers in (0, 1, 2):
@@ -124,7 +124,7 @@ def test_rollouts_and_gradients_travel_over_zeromq_and_change_no_weight(house: H
         assert "sent_bytes" not in slots["channels"][name]
 
 
-@pytest.mark.full(reason="other placements of what is tried every day")
+@pytest.mark.full(reason="other placements of what is tried every day", rotates=True)
 def test_two_collectors_feed_one_gradient_worker(house: House) -> None:
     done = house.hive("up", house.cartpole(steps=20_000, more="workers = 2"))
     assert done.returncode == 0, done.stderr

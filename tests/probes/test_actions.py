@@ -43,7 +43,7 @@ def rewards_of(folder: Path, algorithm: str, kind: str, updates: int, **changes:
 
 
 EVERY = [(algorithm, kind) for algorithm in POLICIES for kind in COMBINATIONS]
-FULL = pytest.mark.full(reason="`dict` has parts of all kinds; the others are single ones")
+FULL = pytest.mark.full(reason="`dict` has parts of all kinds; the others are single ones", rotates=True)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def best_squashed(target: float, weight: float) -> tuple[float, float]:
 
 
 EVERY_FORM = [(algorithm, form) for algorithm in POLICIES for form in ("parameter", "output")]
-OTHER_FORM = pytest.mark.full(reason="the other algorithms and deviations")
+OTHER_FORM = pytest.mark.full(reason="the other algorithms and deviations", rotates=True)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], float]] = {
 """Environment, scheme, settings and the least mean reward of the likeliest actions; at random they have 0 to 0.5."""
 
 
-FULL = pytest.mark.full(reason="other cases find what it finds, in less time")
+FULL = pytest.mark.full(reason="other cases find what it finds, in less time", rotates=True)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_the_value_of_a_constant_reward(tmp_path: Path, algorithm: str) -> None:
     values_are(learned, [1.0])
 
 
-@pytest.mark.full(reason="what it finds, other probes find too: see scripts/mutants")
+@pytest.mark.full(reason="what it finds, other probes find too: see scripts/mutants", rotates=True)
 @every_algorithm
 def test_the_value_falls_until_the_last_step(tmp_path: Path, algorithm: str) -> None:
     """Episodes of five steps in rollouts of three: most rollouts end within one."""
@@ -165,7 +165,7 @@ def test_the_policy_that_reward_and_entropy_agree_on(tmp_path: Path, algorithm: 
     values_are(learned, [p], 0.04)
 
 
-OTHER = pytest.param("output", marks=pytest.mark.full(reason="the other kind of deviation"))
+OTHER = pytest.param("output", marks=pytest.mark.full(reason="the other kind of deviation", rotates=True))
 
 
 @pytest.mark.parametrize("deviation", ["parameter", OTHER])
@@ -209,7 +209,7 @@ MEMORY: dict[str, Any] = {
 
 KINDS = [
     "lstm",
-    pytest.param("gru", marks=pytest.mark.full(reason="the other kind of cell")),
+    pytest.param("gru", marks=pytest.mark.full(reason="the other kind of cell", rotates=True)),
     pytest.param("none", marks=pytest.mark.full(reason="shows that the probe needs a memory")),
 ]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from learning import ALGORITHMS, POLICIES, Learned, configure, settings_of, train
 
-pytestmark = pytest.mark.full(reason="the everyday probes with other settings")
+pytestmark = pytest.mark.full(reason="the everyday probes with other settings", rotates=True)
 
 G = 0.5
 

@@ -38,7 +38,9 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.full(reason="whole runs of 8 kinds: 20 s; test_every_policy has runs with extractors every day")
+@pytest.mark.full(
+    reason="whole runs of 8 kinds: 20 s; test_every_policy has runs with extractors every day", rotates=True
+)
 @pytest.mark.parametrize("name", RUNS)
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path, name: str) -> None:
     scheme, values = RUNS[name]

@@ -56,7 +56,7 @@ def used(run: str, observation: Any, file: Path) -> tuple[str, bytes, bytes]:
     return repr(actions), policy.outputs(observation, state)[0].tobytes(), data
 
 
-FULL = pytest.mark.full(reason="policies of other kinds")
+FULL = pytest.mark.full(reason="policies of other kinds", rotates=True)
 
 
 @pytest.mark.parametrize("name", [name if name == "c51" else pytest.param(name, marks=FULL) for name in POLICIES])

@@ -18,7 +18,7 @@ from hive.training import Blueprint, GradientWorkerActor
 from hive.training.schedule import Claim
 
 FREE = "asynchronous"
-EXACT = pytest.mark.full(reason="modes in which ppo runs every day")
+EXACT = pytest.mark.full(reason="modes in which ppo runs every day", rotates=True)
 EVERY = [place if FREE in place.values else pytest.param(*place.values, marks=EXACT, id=place.id) for place in GRID]
 
 

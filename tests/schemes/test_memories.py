@@ -38,7 +38,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo in one process": ("ppo", {**modes("pipelined", "synchronous", 0, 0), **FEW}),
     "impala, gru": ("impala", {**modes("pipelined", "pipelined", 1, 1), "network__memory": '"gru"'}),
 }
-FULL = pytest.mark.full(reason="other schemes and numbers of workers")
+FULL = pytest.mark.full(reason="other schemes and numbers of workers", rotates=True)
 EVERYDAY = ("a2c 2 x 2, separate",)
 EVERY = [name if name in EVERYDAY else pytest.param(name, marks=FULL) for name in RUNS]
 
@@ -68,7 +68,7 @@ def test_every_run_is_the_same_run(tmp_path: Path, name: str) -> None:
     assert resumed.digest == digest
 
 
-@pytest.mark.full(reason="the states travel in rollouts whatever the mode")
+@pytest.mark.full(reason="the states travel in rollouts whatever the mode", rotates=True)
 def test_asynchronous_runs_end(tmp_path: Path) -> None:
     run = train(tmp_path, "impala", **{**MEMORY, "env__options": "{}"}, **modes("asynchronous", "asynchronous", 2, 2))
     check_end(run)

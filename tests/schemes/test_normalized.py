@@ -64,7 +64,7 @@ def network_of(run: Run) -> NormalizedNetwork:
 
 
 RARE = ("c51", "qr-dqn", "td3 2 x 2", "ddpg")
-FULL = pytest.mark.full(reason="what it shows, another algorithm of the memory shows, too")
+FULL = pytest.mark.full(reason="what it shows, another algorithm of the memory shows, too", rotates=True)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=FULL if name in RARE else ()) for name in RUNS])

@@ -71,7 +71,7 @@ def test_a_learning_rate_near_nothing_learns_nothing(tmp_path: Path) -> None:
     [
         pytest.param({}, id="discrete"),
         pytest.param(OUTPUTS, id="deviations are outputs"),
-        pytest.param(PARTS, id="dictionary", marks=pytest.mark.full(reason="another distribution")),
+        pytest.param(PARTS, id="dictionary", marks=pytest.mark.full(reason="another distribution", rotates=True)),
     ],
 )
 @pytest.mark.parametrize("mode", ["synchronous", "pipelined"])

@@ -72,7 +72,7 @@ def test_decentralized_workers_follow_the_same_schedules(tmp_path: Path) -> None
     )
 
 
-FULL = pytest.mark.full(reason="the noise of a rollout is drawn in the same way")
+FULL = pytest.mark.full(reason="the noise of a rollout is drawn in the same way", rotates=True)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[FULL] if "dictionary" in name else []) for name in RUNS])

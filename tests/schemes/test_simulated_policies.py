@@ -16,7 +16,7 @@ SEEDS, FIRST = 60, 12  # seeds of the full tier, and of these those of the every
 @pytest.mark.parametrize(
     "seed",
     [
-        seed if seed < FIRST else pytest.param(seed, marks=pytest.mark.full(reason="more schedules"))
+        seed if seed < FIRST else pytest.param(seed, marks=pytest.mark.full(reason="more schedules", rotates=True))
         for seed in range(SEEDS)
     ],
 )

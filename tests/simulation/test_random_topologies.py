@@ -41,7 +41,7 @@ from simulation import Faults, Simulation, simulate
 LAYOUT = Layout({"origin": ("int64", ()), "number": ("int64", ())})
 QUIET_S = 3.0  # virtual: longer than anything takes to get through
 LAYERS, GROUPS, MOST = 3, 2, 3
-TOPOLOGIES = [50, pytest.param(300, marks=pytest.mark.full(reason="the same with more seeds"))]
+TOPOLOGIES = [50, pytest.param(300, marks=pytest.mark.full(reason="the same with more seeds", rotates=True))]
 
 
 class Number(Message):

@@ -19,7 +19,7 @@ from hive.records import checkpoint_at
 every_mode = pytest.mark.parametrize(("workers", "execution", "communication"), MODES)
 synchronous = pytest.mark.parametrize(("workers", "execution"), [mode[:2] for mode in MODES[:2]])
 asynchronous = pytest.mark.parametrize(("workers", "execution"), [mode[:2] for mode in MODES[2:]])
-OTHER = pytest.mark.full(reason="the other compressions")
+OTHER = pytest.mark.full(reason="the other compressions", rotates=True)
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "a2c": {"algorithm__learning_rate_schedule": '"linear"'},

@@ -31,7 +31,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "compressed": {"gradients__compression": '"top-k"', "network__middleware": [32, 32]},
 }
 
-OTHER = pytest.mark.full(reason="the other combinations")
+OTHER = pytest.mark.full(reason="the other combinations", rotates=True)
 
 
 # --- the bytes of a run
