@@ -3,8 +3,8 @@
     pytest             the whole suite, in two to four processes; `pytest -n0` in this one
     pytest PATH ...    in this process, as ever
 
-Live tests start whole runs, kill them and wait for what comes of it. They follow each other in one process, in two where
-there are four, which begin with them, for they take longest.
+Live tests start whole runs, kill them and wait for what comes of it. They follow each other in one process, or in two of
+four, which begin with them, because they take longest.
 
     pytest -m full     what the everyday tier leaves out; it loads only files in which `mark.full` occurs
                        of those that show again what others show, marked `rotates=True`, a quarter: another one for
@@ -119,8 +119,9 @@ def rotation(config: pytest.Config) -> str:
     return str(int(head, 16) % ROTATIONS)
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    return f"tests that show again what others show: --rotation={rotation(config)}"
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.option.markexpr == "full" and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        terminalreporter.write_line(f"of the tests that repeat others, a quarter ran: --rotation={rotation(config)}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
