@@ -1,8 +1,8 @@
 """Gives declared spaces their meaning for a network: the scale of numbers, and which arrays are images.
 
 Bounds decide, not dtypes or sizes. Integers with declared bounds are scaled: `low` becomes 0 and `high` becomes 1.
-Bounds of more than 2^16 values stand for "any number" and declare nothing, in any dtype; nor do the limits of int8,
-which boards have for -1, 0 and 1. Floats stay as they are.
+Bounds of more than 2^16 values stand for "any number" and declare nothing, in any dtype; nor do the limits of a signed
+one, as of int8, which boards have for -1, 0 and 1. Floats stay as they are.
 
 An image is an array of three axes, or one of two axes whose declared bounds are 0 and 255. Of three axes, the first or
 the last has the channels: the one without which the two others are more alike.
@@ -35,7 +35,8 @@ LARGEST_BOUND = 1e15
 MOST_VALUES = 1 << 16
 """Bounds of integers with more values declare no scale: with it, small numbers would become one constant."""
 
-INT8 = (-128.0, 127.0)
+EXACT = 1 << 24
+"""float32 holds every whole number up to this one, and not all beyond it."""
 
 Bounds: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
 """Numbers that become 0 and 1: one for all elements or one for each, flat; both empty: numbers stay as they are."""
@@ -81,7 +82,7 @@ def declared_bounds(low: Sequence[float], high: Sequence[float], limits: tuple[f
     which leave it as it is. A constant element becomes 0.
     """
     elements = {
-        pair: _range(*pair) if _declares(*pair, limits) else (0.0, 1.0) for pair in set(zip(low, high, strict=True))
+        pair: _range(*pair) if declares(*pair, limits) else (0.0, 1.0) for pair in set(zip(low, high, strict=True))
     }
     if all(found == (0.0, 1.0) for found in elements.values()):
         return (), ()
@@ -92,9 +93,9 @@ def declared_bounds(low: Sequence[float], high: Sequence[float], limits: tuple[f
     return tuple(first for first, _ in found), tuple(second for _, second in found)
 
 
-def _declares(low: float, high: float, limits: tuple[float, float]) -> bool:
-    """Whether the bounds of an integer say anything about its values."""
-    if limits == INT8 and (low <= limits[0] or high >= limits[1]):
+def declares(low: float, high: float, limits: tuple[float, float]) -> bool:
+    """Whether the bounds of an integer say anything about its values. limits: those of its dtype."""
+    if limits[0] < 0 and (low <= limits[0] or high >= limits[1]):
         return False
     return high - low < MOST_VALUES
 

@@ -12,7 +12,7 @@ from hive.config import START_LIMIT_S, Config, EnvConfig
 from hive.config.each import indices_of, overridden
 from hive.envs.context import EnvContext
 from hive.envs.make import describe, steps_one_by_one
-from hive.envs.processes.describing import described_apart, play_apart
+from hive.envs.processes.describing import described_apart, keep_origins, kept_origins, play_apart
 from hive.envs.processes.making import Household, process_vector
 from hive.envs.processes.process_vector import Watcher
 from hive.envs.processes.supervised import Failure
@@ -20,6 +20,8 @@ from hive.envs.recipe import MASKED, Recipe
 from hive.envs.spaces.differences import spec_difference
 from hive.envs.spaces.fitted import fitted_spec
 from hive.envs.spaces.meaning import configured_meaning
+from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.spaces.origins import may_need, with_origins, with_origins_of
 from hive.envs.spaces.reading_spaces import described_by_child
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.vector import VectorEnvironment, vector_of
@@ -33,19 +35,26 @@ if TYPE_CHECKING:
 
 
 def configured_spec(
-    env: EnvConfig, limit_s: float = START_LIMIT_S, context: EnvContext | None = None
+    env: EnvConfig, limit_s: float = START_LIMIT_S, context: EnvContext | None = None, *, plays: bool = False
 ) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it. Raises the errors of `describe`.
 
     A program (env.command, env.connect) is a process of its own. In a process that forks others later a child builds
     everything else; see `hive.envs.spaces.reading_spaces`. limit_s: of both, if env.start_limit_s is not set. context:
-    which environment; None: that with the index 0.
+    which environment; None: that with the index 0. plays: whether its observations have origins, which are those of an
+    earlier start of the run (`keeping`), or are found by playing it (hive.envs.spaces.origins).
     """
     limit_s = limit_s if env.start_limit_s is None else env.start_limit_s
+    kept = kept_origins() if plays else None
+    plays = plays and kept is None and env.rules > 1
+    recipe = recipe_of(env) if context is None or env.is_apart else recipe_of(env).at(context)
     if env.is_apart:
-        return configured_meaning(described_apart(recipe_of(env), limit_s, context), env)
-    recipe = recipe_of(env) if context is None else recipe_of(env).at(context)
-    return configured_meaning(described_by_child(recipe, limit_s) if forks() else describe(recipe), env)
+        found = described_apart(recipe, limit_s, context, plays=plays)
+    else:
+        found = described_by_child(recipe, limit_s, plays=plays) if forks() else describe(recipe, plays=plays)
+    if plays and any(map(may_need, (found.observation, *(agent.observation for agent in found.agents)))):
+        keep_origins(found)
+    return configured_meaning(found if kept is None else with_origins_of(found, kept), env)
 
 
 def configured_vector(
@@ -55,15 +64,19 @@ def configured_vector(
     contexts: Sequence[EnvContext] | None = None,
     spec: EnvironmentSpec | None = None,
     household: Household | None = None,
+    origins: ObservationSpec | None = None,
 ) -> VectorEnvironment:
     """Build `count` environments. Raises the errors of `vector_of`, which documents `first` and `contexts`.
 
     spec: what they have, and household: who looks after them, if they have processes of their own; None: it is read,
-    and failures are logged.
+    and failures are logged. origins: what observations are stored for; None: `spec`.
     """
+    if origins is None and spec is not None:
+        origins = spec.observation
     if not env.is_apart:
-        return vector_of(recipe_of(env), count, first, contexts)
+        return vector_of(recipe_of(env), count, first, contexts, origins)
     spec = configured_spec(env) if spec is None else spec
+    spec = replace(spec, observation=with_origins(spec.observation, origins))
     vector = process_vector(
         env, recipe_of(env), spec, count, household or Household(Watcher(log_failure), may_leave_out=False)
     )

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive.config import why_not_found
 from hive.envs.context import PARAMETER, EnvContext
+from hive.envs.first_observations import first_of, first_of_class, with_origins_seen
 from hive.envs.loading import close, construct, import_module, top_level
 from hive.envs.raw_returns import sum_raw_returns
 from hive.envs.recipe import Recipe
@@ -304,34 +305,37 @@ def steps_one_by_one(recipe: Recipe) -> bool:
     return bool(recipe.wrappers) or recipe.preset != "none" or _compiled_form(recipe) is None
 
 
-def describe(recipe: Recipe) -> EnvironmentSpec:
+def describe(recipe: Recipe, *, plays: bool = False) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it.
 
     Its kind matters, because a vectorized class may have other spaces than the single environment (Atari's has stacked
-    frames of 84 x 84). Raises the errors of `make_vector`, and EnvironmentFailed for spaces that hive does not support.
+    frames of 84 x 84). plays: whether to play it for the origins of its observations, if they may have some. Raises the
+    errors of `make_vector`, and EnvironmentFailed for spaces that hive does not support.
     """
     from hive.envs.agents.interface import describe_agents, has_agents  # they import gymnasium
 
-    id = recipe.id
+    id, options = recipe.id, recipe.reset_options
     if takes_native(recipe) and recipe.preset == "none":
         environment: Any = make_native(recipe, 1)
         prefix, limit, skip, raw = "single_", limit_of_class(environment.spec), 1, False
+        first: Any = first_of_class
     else:
         if not recipe.wrappers and recipe.preset == "none":
             _compiled_form(recipe)  # compares bits now: processes that are forked inherit the result
         environment = make_any(recipe)
         if has_agents(environment):
             try:
-                return describe_agents(id, environment, recipe)
+                return describe_agents(id, environment, recipe, plays=plays)
             finally:
                 close(environment)
         prefix, limit, skip = "", step_limit_of(environment), skip_of(environment)
-        raw = sum_raw_returns(environment)
+        raw, first = sum_raw_returns(environment), first_of
     try:
         observations, actions = spaces_of(id, environment, prefix)
-        return EnvironmentSpec(
-            id, observation_spec(id, observations, recipe.rules), action_spec(id, actions), limit, skip, raw_return=raw
-        )
+        observation, action = observation_spec(id, observations, recipe.rules), action_spec(id, actions)
+        if plays:
+            observation = with_origins_seen(observation, first(environment, observation, action, options))
+        return EnvironmentSpec(id, observation, action, limit, skip, raw_return=raw)
     finally:
         close(environment)
 

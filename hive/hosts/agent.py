@@ -33,6 +33,8 @@ import uvloop
 from hive import __version__
 from hive.clock import Clock, RealClock
 from hive.cores import cores
+from hive.envs.processes.describing import keep_origins, keeping
+from hive.envs.spaces.plain_specs import from_plain
 from hive.errors import HiveError, HostLost, UsageError, WireError
 from hive.hosts.files import HostFacts, JoinFile, host_facts
 from hive.hosts.messages import (
@@ -300,6 +302,9 @@ class _LocalPart:
         facts_of(self.join, self.accepted).write(directory.path)
         for path in (directory.config_file, directory.resolved_file):
             write_bytes(path, self.accepted.config.encode())
+        if (environment := self.accepted.part.get("environment")) is not None:  # a look of its own may find others
+            with keeping(directory.spaces_file):
+                keep_origins(from_plain(environment))
         self.process = start_supervisor(directory.path, directory.logs)
         self._logs, self._control = _Logs(directory), _Control(directory)
 

@@ -21,6 +21,8 @@ import numpy as np
 from hive import __version__
 from hive.clock import Clock, RealClock
 from hive.config import Config, resolved
+from hive.envs.spaces.origins import may_need
+from hive.envs.spaces.plain_specs import to_plain
 from hive.errors import HostLost, UsageError, VersionGone, WireError
 from hive.experience import check_finals, steps_in
 from hive.hosts.files import HeadKeys, hosts_folder, keys_of, write_join_file
@@ -260,12 +262,13 @@ class HostLink:
             self._send(client, Accepted(self.incarnation, resolved(without_hosts(self.config)).decode(), self._part()))
 
     def _part(self) -> dict[str, Any]:
-        resume = self.blueprint.resume
+        resume, environment = self.blueprint.resume, self.blueprint.environment
         return {
             "collectors": [self.collectors.start, len(self.collectors)],
             "evaluators": [self.evaluators.start, len(self.evaluators)],
             "first": [self.incoming[number].lacks for number in self.collectors],
             "resume": {"update": resume.update, "state": resume.state, "replay": resume.has_replay} if resume else {},
+            "environment": to_plain(environment) if may_need(environment.observation) else None,
         }
 
     def _attach(self, client: bytes, message: Attach, frames: Frames) -> None:

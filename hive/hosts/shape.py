@@ -25,7 +25,7 @@ def shape_of(blueprint: Blueprint) -> str:
     parameters = [f"{name}: {list(shape)}" for name, shape in zip(flat.names, flat.shapes, strict=True)]
     # Another version of an environment may declare other bounds, by which its collectors would scale.
     scales = [
-        f"input {number}: {one.low} to {one.high}, channels {one.channels}"
+        f"input {number}: {one.low} to {one.high}, channels {one.channels}{f', less {one.origin}' * bool(one.origin)}"
         for number, one in enumerate(environment.observation.inputs)
     ]
     return "\n".join(

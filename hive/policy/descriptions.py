@@ -194,7 +194,11 @@ def _array_in(seen: Mapping[str, Any]) -> dict[str, Any]:
     channels = str(seen.get("channels", ""))
     if channels not in CHANNELS:
         raise ValueError(f"channels {channels}")
+    origin = tuple(base if type(base) is int else float(base) for base in seen.get("origin", ()))
+    if len(origin) not in (0, prod(shape)) or not np.isfinite(np.array(origin, np.float64)).all():
+        raise ValueError(f"an origin of {len(origin)} numbers")
     found = {"counts": tuple(map(int, counts)), "firsts": tuple(map(int, firsts)), **bounds, "channels": channels}
+    found["origin"] = origin
     return {"shape": shape, "dtype": dtype, **found, "env_dtype": env_dtype, "env_shape": env_shape}
 
 

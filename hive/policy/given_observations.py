@@ -156,6 +156,8 @@ class _Input:
                 scaled = "; give what the environment returns, not scaled to 0 ... 1" if spec.dtype == "uint8" else ""
                 expected = f"whole numbers from {lowest} to {highest}{scaled}"
                 raise self._refused(f"{odd} in an observation, expected {expected}")
+        if spec.origin:
+            batch = spec.relative(batch)
         if batch.dtype == spec.dtype:
             stored = np.ascontiguousarray(batch)
         else:

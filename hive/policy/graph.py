@@ -10,8 +10,9 @@
 
 It computes what `hive.load`'s policy does without noise: the conversions around the network are repeated here with
 torch's operations, and the network is a copy of the policy's. States are zeros at the beginning of an episode. All
-arrays have the batch axis first. Box observations are float32 or uint8, MultiBinary float32, Discrete and MultiDiscrete
-int64 [B] and [B, k], counted as the environment does. `hive.policy.exporting` writes the module to a file.
+arrays have the batch axis first. Box observations are float32 or uint8, with an origin float64 or int64, MultiBinary
+float32, Discrete and MultiDiscrete int64 [B] and [B, k], counted as the environment does. `hive.policy.exporting`
+writes the module to a file.
 """
 
 from __future__ import annotations
@@ -263,7 +264,8 @@ def _observed(spec: ArraySpec, taken: set[str]) -> Port:
     if spec.counts:
         shape = () if len(spec.counts) == 1 else (len(spec.counts),)
         return Port(name, shape, "int64", "observation", path)
-    return Port(name, spec.shape, spec.dtype, "observation", path)
+    dtype = spec.dtype if not spec.origin else "float64" if np.dtype(spec.env_dtype).kind == "f" else "int64"
+    return Port(name, spec.shape, dtype, "observation", path)
 
 
 def _frames(spec: ArraySpec, stack: int, taken: set[str]) -> Port:
@@ -275,8 +277,12 @@ def _frames(spec: ArraySpec, stack: int, taken: set[str]) -> Port:
 
 def _stored(spec: ArraySpec, given: Tensor) -> Tensor:
     """Return an observation, as the environment returns it, as hive stores it: integers become one-hot vectors, or
-    numbers in bytes.
+    numbers in bytes. An origin is subtracted in the environment's precision.
     """
+    if spec.origin:
+        base = spec.absolute(np.zeros(spec.shape, np.float32))
+        wide = np.float64 if base.dtype.kind == "f" else np.int64  # uint64 modulo 2^64: ONNX runtimes lack it
+        return (given - torch.from_numpy(base.astype(wide))).to(torch.float32)
     if not spec.counts:
         return given
     if spec.numbered:

@@ -145,6 +145,9 @@ def _observations(random: np.random.Generator, spec: ArraySpec, mean: Any, devia
     if spec.env_dtype == "bool":
         return random.integers(0, 2, (ENVIRONMENTS, *spec.shape)).astype(np.float32)
     drawn = mean + deviation * random.standard_normal((ENVIRONMENTS, *spec.shape))
+    if spec.origin:
+        found = spec.absolute(np.asarray(drawn, np.float32))
+        return found.astype(np.float64 if found.dtype.kind == "f" else np.int64)
     if spec.env_dtype and np.dtype(spec.env_dtype).kind in "iu":
         limits = np.iinfo(spec.env_dtype)
         drawn = np.clip(np.rint(drawn), limits.min, limits.max)

@@ -184,6 +184,8 @@ def _joined(name: str, part: ObservationPart) -> str:
 def _given_array(stored: NDArray[Any], spec: ArraySpec) -> NDArray[Any]:
     """Return stored arrays [N, *shape] of one part as the environment has them; floats stay float32."""
     dtype = np.dtype(spec.env_dtype or spec.dtype)
+    if spec.origin:
+        return spec.absolute(stored)
     if not spec.counts:
         return stored.copy() if dtype.kind == "f" else stored.astype(dtype)
     if spec.numbered:

@@ -48,6 +48,7 @@ class Crew:
         common = common_barriers(config, blueprints)
         for blueprint in blueprints:
             blueprint.barriers = common
+        policies = policies.with_origins([one.environment.observation for one in blueprints])
         return cls(config, policies, blueprints, folders_of(directory, policies))
 
     @property

@@ -17,10 +17,11 @@ import numpy as np
 
 from hive.config import Config, load_reference
 from hive.config.policies import PolicyConfig
-from hive.envs import EnvironmentSpec, spec_difference
+from hive.envs import EnvironmentSpec, ObservationSpec, spec_difference
 from hive.envs.agents.bots import Bot, bot_of
 from hive.envs.agents.seats import RETURN_OF, Seat, with_returns
 from hive.envs.spaces.kinds import kinds_of, spec_of_kind
+from hive.envs.spaces.origins import with_origins
 from hive.errors import ConfigError
 from hive.experience import Purpose, stream_seed
 from hive.records.directory import POLICIES
@@ -66,6 +67,14 @@ class Policies:
             )
         bots = {agent: partial(_bot, row) for name, row in fixed.items() for agent in groups[name]}
         return cls(environment, tuple(learning), bots)
+
+    def with_origins(self, observations: Sequence[ObservationSpec]) -> Policies:
+        """Return them with seats whose observations have the origins of these, those of each policy that learns."""
+        learning = []
+        for one, its in zip(self.learning, observations, strict=True):
+            observation = with_origins(one.seat.spec.observation, its)
+            learning.append(replace(one, seat=replace(one.seat, spec=replace(one.seat.spec, observation=observation))))
+        return replace(self, learning=tuple(learning))
 
     @property
     def needs_table(self) -> bool:

@@ -20,6 +20,7 @@ from hive.config import NetworkConfig
 from hive.envs import ActionSpec, Box, Composite, Discrete, MultiBinary, MultiDiscrete, ObservationSpec
 from hive.envs.spaces.masked_space import MaskedSpace
 from hive.envs.spaces.observation import observation_spec
+from hive.envs.spaces.origins import with_found_origins
 from hive.errors import NetworkError, RecordError, UsageError
 from hive.networks import (
     CategoricalQHeadParameters,
@@ -70,6 +71,13 @@ ODD = spaces.Dict(
         )
     }
 )
+TIMES = spaces.Dict(
+    {
+        "id": spaces.Box(-(2**62), 2**62, (2,), np.int64),
+        "now": spaces.Box(-np.inf, np.inf, (), np.float64),
+        "x": spaces.Box(-1, 1, (2,)),
+    }
+)
 BOTH = Composite(
     (Composite((Box((2,), (-1.0, -1.0), (1.0, 1.0), "float64"), MultiBinary((1, 2)))), Discrete(3)), ("arm", "turn")
 )
@@ -93,6 +101,12 @@ CASES: dict[str, dict[str, Any]] = {
     "an integer of many values": {"observation": observation_spec("", spaces.Discrete(5000, start=3))},
     "integers of many values": {
         "observation": observation_spec("", spaces.Tuple([spaces.MultiDiscrete([3, 2000]), spaces.Box(-1, 1, (2,))]))
+    },
+    "numbers with an origin": {
+        "observation": with_found_origins(
+            observation_spec("", TIMES),
+            [{"id": np.array([2**60 + n, 5]), "now": np.array(1.7e9 + n), "x": np.zeros(2)} for n in range(2)],
+        )
     },
     "a tuple": {"observation": observation_spec("", spaces.Tuple([spaces.Box(-1, 1, (2,)), spaces.Discrete(3)]))},
     "parts with names of the graph's own": {"observation": observation_spec("", ODD)},

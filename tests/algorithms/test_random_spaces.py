@@ -6,7 +6,9 @@ example draws a space, an algorithm and an option of the network or the environm
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import torch
 from gymnasium import spaces
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 import hive
 from hive.algorithms.making import heads_of_algorithm, make_algorithm
@@ -26,6 +29,7 @@ from hive.envs import ActionSpec, EnvironmentSpec, ObservationSpec
 from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.meaning import configured_meaning
 from hive.envs.spaces.observation import ArraySpec, observation_spec
+from hive.envs.spaces.origins import with_found_origins
 from hive.envs.vectors.checks import store
 from hive.networks import FlatParameters, Spaces, aligned_block
 from hive.networks.build.agents import AgentNetwork
@@ -35,7 +39,8 @@ from hive.networks.build.embedders import InputEmbedderParameters, VectorInput, 
 from hive.networks.build.network import build_network, compute_natively
 from hive.networks.rows.inputs import RECURRENT_STATE, state_width_of
 from hive.networks.rows.normalization import NormalizedNetwork
-from hive.policy.descriptions import describe_policy
+from hive.policy.descriptions import describe_policy, specs_in
+from hive.policy.given_observations import GivenObservations
 from hive.policy.loaded import load
 from hive.records import write_checkpoint
 
@@ -318,3 +323,80 @@ def test_every_element_reaches_every_network(tmp_path: Path) -> None:
 @pytest.mark.full(reason="1,000 random spaces take a minute")
 def test_every_element_reaches_every_network_in_many_more_spaces(tmp_path: Path) -> None:
     run(ALL_EXAMPLES, tmp_path)
+
+
+UNITS: dict[str, tuple[tuple[float, float], ...]] = {
+    "uint8": ((0, 1), (0, 9), (0, 255)),
+    "int8": ((-1, 1), (-100, 100), (-128, 127)),
+    "uint16": ((0, 9), (0, 65_535)),
+    "int16": ((-1, 1), (-1000, 1000), (-(2**15), 2**15 - 1)),
+    "uint32": ((0, 65_535), (0, 65_536), (2**31, 2**31 + 9), (0, 2**32 - 1)),
+    "int32": ((-5, 5), (2**30, 2**30 + 9), (-(2**31), 2**31 - 1)),
+    "uint64": ((0, 9), (2**63, 2**63 + 9), (0, 2**64 - 1)),
+    "int64": ((0, 9), (-(2**60), 9 - 2**60), (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)),
+    "float32": ((-1, 9), (-np.inf, np.inf)),
+    "float64": ((-1, 9), (1.7e9, 1.7e9 + 9), (-np.inf, np.inf), (0, 1.7e9)),
+}
+"""dtype -> bounds of a Box."""
+LARGE = 2**40  # a number of which float32 does not hold the ones
+LEARNERS = {
+    "ddpg": BOXES[0],
+    "pqn": ONE_ACTION,
+    "qr-dqn": ONE_ACTION,
+    **{name: each[0] for name, each in ACTIONS.items()},
+}
+
+
+class LinearInputs(TorchFunctionMode):
+    """Keeps the inputs [N, elements] of linear layers of observations, alone or behind the two of an action."""
+
+    def __init__(self, elements: int) -> None:
+        super().__init__()
+        self.elements, self.found = elements, list[Tensor]()
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.nn.functional.linear and args[0].shape[1] in (self.elements, self.elements + 2):
+            self.found.append(args[0][:, -self.elements :])
+        return function(*args, **(kwargs or {}))
+
+
+def seen_by_networks(trainee: Trainee, rows: np.ndarray[Any, Any]) -> list[Tensor]:
+    """Return the observations [N, elements] that the first linear layers of all networks get."""
+    only = Spaces({"observation": trainee.observation}, trainee.action)
+    network = build_network(trainee.parameters, only, torch.Generator().manual_seed(0))
+    with LinearInputs(prod(trainee.observation.shape)) as seen:
+        trainee.outputs(network, torch.from_numpy(rows))
+    return seen.found
+
+
+def in_units(dtype: str, low: float, high: float, values: list[int]) -> list[float]:
+    """Return what a network must see of these values: from 0 to 1 between bounds that declare a scale."""
+    is_signed_limit = (
+        low < 0 and (low, high) == (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype[0] != "f" else False
+    )
+    if dtype[0] != "f" and high - low < 65_536 and not is_signed_limit:
+        return [(value - int(low)) / int(high - low) for value in values]
+    return [float(value - values[0] if abs(values[0]) > 2**24 else value) for value in values]
+
+
+@pytest.mark.parametrize("scheme", sorted(LEARNERS))
+def test_every_network_sees_numbers_of_every_dtype_in_their_unit(scheme: str) -> None:
+    every = [(dtype, *bounds) for dtype, ranges in UNITS.items() for bounds in ranges]
+    for dtype, low, high in every:
+        wide = high - low > 2 * LARGE and dtype != "float32"
+        for base in (max(int(low), 0) if low > -np.inf and high - low < 1e6 else 1, *[LARGE] * wide):
+            values = [base, base + 1, min(base + 5, int(min(high, 2.0**64)))]
+            given = np.array([[value, base] for value in values], dtype)
+            case = spaces.Box(low, high, (2,), np.dtype(dtype).type), LEARNERS[scheme], scheme, "plain"
+            trainee = Trainee(case)
+            trainee.parameters = replace(trainee.parameters, normalize_observations=False)
+            spec = trainee.observation = with_found_origins(trainee.observation, list(given))
+            described = describe_policy(spec, trainee.action, trainee.config.network, trainee.heads)
+            loaded, _, _ = specs_in(json.loads(json.dumps(described)))
+            collected, acted_on = trainee.stored(list(given)), GivenObservations(loaded)(given, None)[0]
+            assert (collected == acted_on).all()
+            networks = seen_by_networks(trainee, collected)
+            assert networks
+            for seen in networks:
+                expected = in_units(dtype, low, high, values)
+                np.testing.assert_allclose(seen[:, 0], expected, rtol=1e-6, err_msg=f"{dtype} {low} to {high}")

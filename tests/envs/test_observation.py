@@ -166,7 +166,8 @@ def test_what_cannot_be_stored_is_refused(space: spaces.Space[Any], text: str) -
     [
         (0, 255, "uint8", (0, 255)),
         (0, 65_535, "uint16", (0, 65_535)),
-        (-(1 << 15), (1 << 15) - 1, "int16", (-(1 << 15), (1 << 15) - 1)),
+        (-(1 << 15), (1 << 15) - 1, "int16", None),  # 0 and 5 would be one constant
+        (-1000, 1000, "int16", (-1000, 1000)),
         (0, 65_535, "int64", (0, 65_535)),
         (0, 65_536, "int64", None),
         (-(1 << 31), (1 << 31) - 1, "int64", None),  # any int32: of NetHack

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hive.envs.first_observations import with_origins_of_agents
 from hive.envs.loading import construct
 from hive.envs.recipe import MASKED, Recipe
 from hive.envs.spaces.actions import ActionSpec, action_spec, choices_of
@@ -78,15 +79,30 @@ def wrapped_agents(id: str, environment: Any, wrappers: Sequence[WrapperConfig])
     return environment
 
 
-def describe_agents(id: str, environment: Any, recipe: Recipe) -> EnvironmentSpec:
+def describe_agents(id: str, environment: Any, recipe: Recipe, *, plays: bool = False) -> EnvironmentSpec:
     """Return the spec of an environment: each agent's spaces. Those of the whole are the first agent's.
 
-    Raises EnvironmentFailed for spaces that hive cannot use.
+    plays: as of `hive.envs.make.describe`. Raises EnvironmentFailed for spaces that hive cannot use.
     """
     views = views_of(id, environment, recipe)
     agents = tuple(AgentSpec(name, view.observation, view.action) for name, view in views.items())
-    first = agents[0]
-    return EnvironmentSpec(id, first.observation, first.action, agents=agents, takes_turns=acts_in_turn(environment))
+    first, in_turn = agents[0], acts_in_turn(environment)
+    spec = EnvironmentSpec(id, first.observation, first.action, agents=agents, takes_turns=in_turn)
+    if not plays:
+        return spec
+
+    def observe(seed: int) -> dict[str, Any]:
+        result = begin(environment, seed, recipe.reset_options)
+        own, infos = ({}, environment.infos) if in_turn else result
+        state = environment.state() if recipe.state else None
+        each = {view.agent: environment.observe(view.agent) for view in views.values()} if in_turn else own
+        return {
+            name: view.seen(each[view.agent], infos.get(view.agent, {}), state, ended=True)
+            for name, view in views.items()
+            if view.agent in each
+        }
+
+    return with_origins_of_agents(spec, observe)
 
 
 def views_of(id: str, environment: Any, recipe: Recipe) -> dict[str, AgentView]:

@@ -35,6 +35,7 @@ from hive.envs.configured import configured_spec, recipe_of
 from hive.envs.context import EnvContext
 from hive.envs.loading import close
 from hive.envs.make import LIBRARY, make_any, make_environment, takes_native
+from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.native_vector import SEED_BITS
 from hive.envs.vectors.python_vector import PythonVector
@@ -109,11 +110,14 @@ def rendered_spec(env: EnvConfig) -> EnvironmentSpec:
     return configured_spec(dataclasses.replace(env, vector="python"))
 
 
-def rendered_environment(env: EnvConfig, *, context: EnvContext, window: bool = False) -> RenderedEnvironment:
+def rendered_environment(
+    env: EnvConfig, *, context: EnvContext, window: bool = False, origins: ObservationSpec | None = None
+) -> RenderedEnvironment:
     """Build the environment of a config with pictures.
 
-    context: who it is. window: whether it may draw a window of its own, if it has no pictures. Raises UsageError if it
-    has neither, and the errors of `make_environment`; a step raises EnvironmentFailed if it cannot be drawn.
+    context: who it is. window: whether it may draw a window of its own, if it has no pictures. origins: as of
+    `hive.envs.vectors.vector.vector_of`. Raises UsageError if it has neither, and the errors of `make_environment`; a
+    step raises EnvironmentFailed if it cannot be drawn.
     """
     mode = render_mode_of(env, context, window)
     recipe = recipe_of(env)
@@ -123,7 +127,9 @@ def rendered_environment(env: EnvConfig, *, context: EnvContext, window: bool = 
     choose_renderer()
     camera = _Camera(inner, env.id, draws=mode == "rgb_array", seed_bits=SEED_BITS if native else 64)
     name, options = with_names(env.id, recipe.wrappers), [recipe.reset_options]
-    vector: VectorEnvironment = PythonVector(name, [camera], env.info, env.rules, reset_options=options)
+    vector: VectorEnvironment = PythonVector(
+        name, [camera], env.info, env.rules, reset_options=options, origins=origins
+    )
     if env.preset == "atari":
         from hive.envs.vectors.atari import AtariOptions, AtariVector
 

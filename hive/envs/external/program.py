@@ -7,7 +7,7 @@ the form that `hive.envs.vectors.python_vector` writes.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,11 @@ from hive.envs.external.client import ProgramClient
 from hive.envs.external.frames import Misbehaved
 from hive.envs.external.hello import Hello
 from hive.envs.external.specs import check_specs, specs_of
+from hive.envs.first_observations import with_origins_seen
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import ActionSpec, action_converter
 from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.spaces.origins import with_origins
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.checks import Checks, at
 from hive.envs.vectors.episodes import Episodes
@@ -81,7 +83,7 @@ class Program(ProgramClient):
     def _opened(self, said: Hello) -> None:
         observation, action = specs_of(self._recipe, said)
         check_specs(observation, action, *self._run_specs)
-        self._checks = Checks(self.id, observation, self._first)
+        self._checks = Checks(self.id, with_origins(observation, self._run_specs[0]), self._first)
         self._infos = Infos(self._checks, self._recipe.info)
         self._episodes = Episodes(self._checks, self.count, limit=said.max_episode_steps or 0)
         self._convert = action_converter(action)
@@ -111,10 +113,13 @@ class Program(ProgramClient):
         self._took[0] = time.monotonic_ns() - begin
 
 
-def describe_program(recipe: Recipe, limit_s: float, context: EnvContext = FIRST) -> EnvironmentSpec:
+def describe_program(
+    recipe: Recipe, limit_s: float, context: EnvContext = FIRST, *, plays: bool = False
+) -> EnvironmentSpec:
     """Start the program as one environment, or connect to it, read its spaces and end it. Its exit is confirmed.
 
-    limit_s: env.start_limit_s. Raises EnvironmentFailed, and ConfigError for an address that is not of this machine.
+    limit_s: env.start_limit_s. plays: whether to order episodes for the origins of its observations. Raises
+    EnvironmentFailed, and ConfigError for an address that is not of this machine.
     """
     program = ProgramClient(recipe)
     program.start([context])
@@ -128,6 +133,8 @@ def describe_program(recipe: Recipe, limit_s: float, context: EnvContext = FIRST
         assert said is not None, "it has answered"
         observation, action = specs_of(recipe, said)
         most = said.max_episode_steps
+        if plays:
+            observation = with_origins_seen(observation, lambda seed: _first_of(program, seed, limit_s))
         return EnvironmentSpec(recipe.id, observation, action, most, deterministic=said.deterministic)
     except Misbehaved as fault:
         raise EnvironmentFailed(f"`{recipe.id}` {fault}", permanent=True) from None
@@ -138,6 +145,19 @@ def describe_program(recipe: Recipe, limit_s: float, context: EnvContext = FIRST
     finally:
         program.close()
         program.end(CLOSE_S)
+
+
+def _first_of(program: ProgramClient, seed: int, limit_s: float) -> Iterator[Any]:
+    """Yield the first observation of an episode of a program's only environment."""
+    found: list[Any] = []
+
+    def reset() -> Generator[int, None, None]:
+        found.append((yield from program.talk().reset([0], [seed], [{}])))
+
+    program.order("reset", reset)
+    if not program.done(limit_s):
+        raise EnvironmentFailed(f"`{program.id}` has not answered reset within {limit_s:g} s")
+    yield at(found[0], 0)
 
 
 def _late(recipe: Recipe, context: EnvContext, program: ProgramClient) -> str:

@@ -31,6 +31,8 @@ from hive.runtime.process.user_code.sent_errors import raise_sent
 TIMED_OUT = "Timeout ("  # begins what faulthandler prints for a call beyond its limit
 PLAYS = 3  # times the limit of an examination: some kinds of environments are played twice, and ends take time
 
+ORIGINS = "origins"  # among the descriptions, whose names are digests: that of the run's environment
+
 KEPT: ContextVar[Path | None] = ContextVar("kept", default=None)
 """The file in which descriptions are kept: a simulator that starts in minutes need not start for each resume."""
 
@@ -45,7 +47,21 @@ def keeping(path: Path | None) -> Iterator[None]:
         KEPT.reset(token)
 
 
-def described_apart(recipe: Recipe, limit_s: float, context: EnvContext | None = None) -> EnvironmentSpec:
+def kept_origins() -> EnvironmentSpec | None:
+    """Return the description of the run's environment that an earlier start has kept for its origins; None without."""
+    kept = _kept(KEPT.get()).get(ORIGINS)
+    return None if kept is None else from_plain(kept)
+
+
+def keep_origins(found: EnvironmentSpec) -> None:
+    """Keep the description of the run's environment, with the origins of its observations."""
+    if (path := KEPT.get()) is not None:
+        write_bytes(path, json.dumps({**_kept(path), ORIGINS: to_plain(found)}).encode())
+
+
+def described_apart(
+    recipe: Recipe, limit_s: float, context: EnvContext | None = None, *, plays: bool = False
+) -> EnvironmentSpec:
     """Return what `read_apart` returns, or has returned for an earlier start of the run."""
     context, path = context or EnvContext(0), KEPT.get()
     told = json.dumps([plain_recipe(recipe), context.index], sort_keys=True, default=str)
@@ -54,7 +70,7 @@ def described_apart(recipe: Recipe, limit_s: float, context: EnvContext | None =
     if name in kept:
         spec: EnvironmentSpec = from_plain(kept[name])
         return spec
-    found = (describe_program if recipe.is_program else read_apart)(recipe, limit_s, context)
+    found = (describe_program if recipe.is_program else read_apart)(recipe, limit_s, context, plays=plays)
     if path is not None:
         write_bytes(path, json.dumps({**kept, name: to_plain(found)}).encode())
     return found
@@ -68,13 +84,13 @@ def _kept(path: Path | None) -> dict[str, Any]:
         return {}
 
 
-def read_apart(recipe: Recipe, limit_s: float, context: EnvContext) -> EnvironmentSpec:
+def read_apart(recipe: Recipe, limit_s: float, context: EnvContext, *, plays: bool = False) -> EnvironmentSpec:
     """Return what `describe` returns in a process of its own. Raises its errors, and EnvironmentFailed.
 
-    limit_s: env.start_limit_s. context: which environment.
+    limit_s: env.start_limit_s. context: which environment. plays: as of `describe`.
     """
     late = f"was not constructed within {limit_s:g} s (env.start_limit_s)"
-    answer = _answer(recipe, {}, limit_s, context, late, "hive reads its spaces before a run starts")
+    answer = _answer(recipe, {"plays": plays}, limit_s, context, late, "hive reads its spaces before a run starts")
     spec: EnvironmentSpec = from_plain(answer)
     return spec
 

@@ -100,7 +100,7 @@ class _EnvironmentShare(Share):
         each = overridden(task.recipe.each, options)
         recipe = replace(task.recipe, options={**task.recipe.options, **options}, each=each)
         contexts = [replace(one, seed=int(seed)) for one, seed in zip(task.contexts, seeds, strict=True)]
-        vector = vector_of(recipe, task.count, task.first, contexts)
+        vector = vector_of(recipe, task.count, task.first, contexts, task.observation)
         self._compare(vector)
         for number, environment in enumerate(getattr(vector, "environments", ())):
             self._watch_reset(number, environment)
@@ -179,7 +179,7 @@ def serve(arguments: Sequence[int]) -> NoReturn:
                 _write(result_end, {"value": _played(recipe, given["question"])})
             else:
                 context = EnvContext(**given["context"])
-                _write(result_end, {"value": to_plain(describe(recipe.at(context)))})
+                _write(result_end, {"value": to_plain(describe(recipe.at(context), plays=given["plays"]))})
         except BaseException as error:  # SystemExit and KeyboardInterrupt of user code too
             _write(result_end, {"error": error_data(error, f"`{recipe.id}` failed")})
             leave(1)

@@ -64,20 +64,22 @@ def earlier_meaning(observation: ObservationSpec) -> ObservationSpec:
     inputs = []
     for one in observation.inputs:
         low, high = ((), ()) if one.counts else earlier_bounds(one.dtype)
-        inputs.append(replace(one, low=low, high=high, channels=EARLIER))
+        inputs.append(replace(one, low=low, high=high, channels=EARLIER, origin=()))
     names = [part.name for part in observation.parts]
     seen = EARLIER_NAME if EARLIER_NAME in names and len(names) > 1 else ""
     return replace(_with_inputs(observation, inputs), seen=seen)
 
 
 def kept_meaning(mine: ObservationSpec, its: ObservationSpec) -> ObservationSpec:
-    """Return `mine` with the scales and channels of `its`, those of weights that are used again.
+    """Return `mine` with the scales, channels and origins of `its`, those of weights that are used again.
 
     Inputs that differ in form keep their own: such weights do not fit, and the error for it follows.
     """
     pairs = zip(mine.inputs, its.inputs, strict=False)
     inputs = [
-        replace(own, low=one.low, high=one.high, channels=one.channels) if _form(own) == _form(one) else own
+        replace(own, low=one.low, high=one.high, channels=one.channels, origin=one.origin)
+        if _form(own) == _form(one)
+        else own
         for own, one in pairs
     ]
     if len(mine.inputs) != len(its.inputs):
@@ -151,7 +153,16 @@ def _meaning(one: ArraySpec) -> str:
         scale = f"{one.low[0]:g} to {one.high[0]:g} become 0 to 1"
     elif one.low:
         scale = "the bounds of each element become 0 and 1"
-    return "; ".join(filter(None, [image, _unseen(one), scale]))
+    return "; ".join(filter(None, [image, _unseen(one), _origin(one), scale]))
+
+
+def _origin(one: ArraySpec) -> str:
+    """Return what is subtracted from numbers whose differences float32 does not hold."""
+    bases = sorted({base for base in one.origin if base}, key=abs)
+    if not bases:
+        return ""
+    what = f"{bases[-1]:.10g}" if len(bases) == 1 else f"an origin of each element, up to {bases[-1]:.10g},"
+    return f"{what} is subtracted, as float32 would round the differences"
 
 
 def _channels(one: ArraySpec) -> str:

@@ -31,7 +31,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.declared import NO_IMAGE, NUMBER_BYTES, PIXELS, RULES, channels_of, declared_bounds, is_within
+from hive.declared import (
+    EXACT,
+    NO_IMAGE,
+    NUMBER_BYTES,
+    PIXELS,
+    RULES,
+    channels_of,
+    declared_bounds,
+    declares,
+    is_within,
+)
 from hive.envs.wrappers import needed_wrappers
 from hive.errors import EnvironmentFailed
 
@@ -75,6 +85,8 @@ class ArraySpec:
     These say what the array means, not its form: specs of the same form are equal.
     env_dtype: the environment's dtype, "bool" of a MultiBinary space, whose elements are 0 or 1; "" if it is unknown.
     env_shape: of Discrete and MultiDiscrete spaces the shape in which the environment returns them; None if unknown.
+    origin: what is subtracted from the environment's numbers before they become float32, for each element, flat: whole
+    numbers where its dtype is one of integers; empty: nothing (hive.envs.spaces.origins).
     """
 
     shape: tuple[int, ...]
@@ -86,6 +98,7 @@ class ArraySpec:
     channels: str = field(default="", compare=False)
     env_dtype: str = field(default="", compare=False)
     env_shape: tuple[int, ...] | None = field(default=None, compare=False)
+    origin: tuple[float, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         bounds = (self.low, self.high)
@@ -106,6 +119,29 @@ class ArraySpec:
     def bytes(self) -> int:
         """The size of the stored array."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def relative(self, batch: NDArray[Any]) -> NDArray[Any]:
+        """Return numbers of the environment [..., *shape] less `origin`, which is subtracted without rounding."""
+        whole = batch.dtype.kind in "iub" and all(isinstance(one, int) for one in self.origin)
+        base = self._base(whole=whole)
+        if whole:  # the difference of 64-bit integers modulo 2^64, of either sign
+            steps: NDArray[np.int64] = (batch.astype(np.uint64) - base).view(np.int64)
+            return steps
+        difference: NDArray[np.float64] = batch.astype(np.float64) - base
+        return difference
+
+    def absolute(self, stored: NDArray[np.float32]) -> NDArray[Any]:
+        """Return the environment's numbers of stored ones [..., *shape], in its dtype: the inverse of `relative`."""
+        numbers: NDArray[Any] = stored.astype(np.float64) + self._base(whole=False)
+        if np.dtype(self.env_dtype).kind in "iu":
+            numbers = np.rint(stored).astype(np.int64).view(np.uint64) + self._base(whole=True)
+        return numbers.astype(self.env_dtype)
+
+    def _base(self, *, whole: bool) -> NDArray[Any]:
+        """Return `origin` as an array: of uint64, modulo 2^64, or of float64."""
+        if whole:
+            return np.array([int(one) % 2**64 for one in self.origin], np.uint64).reshape(self.shape)
+        return np.array(self.origin, np.float64).reshape(self.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,11 +335,15 @@ def _box(space: spaces.Box) -> ArraySpec:
     shape, dtype = tuple(space.shape), str(space.dtype)
     if not np.issubdtype(space.dtype, np.integer):
         return ArraySpec(shape, "float32", env_dtype=dtype)
-    limits = np.iinfo(dtype)
-    low, high = declared_bounds(
-        space.low.ravel().tolist(), space.high.ravel().tolist(), (int(limits.min), int(limits.max))
-    )
-    return ArraySpec(shape, "uint8" if dtype == "uint8" else "float32", low=low, high=high, env_dtype=dtype)
+    known = np.iinfo(dtype)
+    limits, lows, highs = (int(known.min), int(known.max)), space.low.ravel().tolist(), space.high.ravel().tolist()
+    pairs = zip(lows, highs, strict=True)
+    # Between bounds that are near each other but beyond EXACT, float32 would hold few of the numbers.
+    origin = [low if declares(low, high, limits) and max(-low, high) > EXACT else 0 for low, high in pairs]
+    lows, highs = ([bound - base for bound, base in zip(each, origin, strict=True)] for each in (lows, highs))
+    low, high = declared_bounds(lows, highs, limits)
+    stored = "uint8" if dtype == "uint8" else "float32"
+    return ArraySpec(shape, stored, low=low, high=high, env_dtype=dtype, origin=tuple(origin) if any(origin) else ())
 
 
 def _choices(counts: Sequence[int], firsts: Sequence[int], space: Space[Any], most: int) -> ArraySpec:

@@ -20,7 +20,7 @@ from hive.envs.spaces.spec import EnvironmentSpec
 from hive.runtime.process.user_code.throwaway import Holdings, in_child
 
 
-def described_by_child(recipe: Recipe, limit_s: float = START_LIMIT_S) -> EnvironmentSpec:
+def described_by_child(recipe: Recipe, limit_s: float = START_LIMIT_S, *, plays: bool = False) -> EnvironmentSpec:
     """Return what `describe` returns in a child, and import the modules here if that is safe. Raises its errors.
 
     limit_s: env.start_limit_s. Raises EnvironmentFailed, too, if the child crashes or takes longer.
@@ -31,7 +31,7 @@ def described_by_child(recipe: Recipe, limit_s: float = START_LIMIT_S) -> Enviro
         before = Holdings.now()
         import_modules(recipe)
         shareable = Holdings.now().shareable_after(before)
-        return {"spec": to_plain(describe(recipe)), "shareable": shareable, "compared": compiled.COMPARED}
+        return {"spec": to_plain(describe(recipe, plays=plays)), "shareable": shareable, "compared": compiled.COMPARED}
 
     reply = in_child(read, f"the environment `{recipe.id}`", limit_s, key="env.start_limit_s")
     if reply["shareable"]:

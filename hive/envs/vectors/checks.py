@@ -209,14 +209,14 @@ def _all_finite(array: NDArray[Any]) -> bool:
 
 def _store(spec: ArraySpec, observations: Sequence[Any] | NDArray[Any], out: NDArray[Any]) -> bool:
     """Write arrays into `out` [B, ...]. Returns False if one violates the spec; `out` is then undefined."""
-    if not spec.counts and _native.store_observations(observations, out):
+    if not spec.counts and not spec.origin and _native.store_observations(observations, out):
         return True
     batch = as_array(observations)
     if spec.counts:
         return _store_choices(spec, batch, out)
     if batch.shape != out.shape or not _converts(batch, out.dtype):
         return False
-    out[...] = batch
+    out[...] = spec.relative(batch) if spec.origin else batch
     return spec.dtype == "uint8" or _all_finite(out)
 
 

@@ -25,7 +25,8 @@ from hive.declared import RULES
 from hive.envs.loading import close
 from hive.envs.spaces.actions import action_converter, action_spec
 from hive.envs.spaces.declared import spaces_of
-from hive.envs.spaces.observation import observation_spec
+from hive.envs.spaces.observation import ObservationSpec, observation_spec
+from hive.envs.spaces.origins import with_origins
 from hive.envs.vectors.attributes import set_attribute
 from hive.envs.vectors.checks import Checks, at
 from hive.envs.vectors.episodes import Episodes
@@ -45,11 +46,18 @@ class NativeVector:
     """A `VectorEnvironment`, which documents `reset` and `step`, made of a vectorized Gymnasium class.
 
     info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. rules: as for
-    `hive.envs.spaces.observation.observation_spec`. Raises ConfigError if the class does not reset its environments
-    itself.
+    `hive.envs.spaces.observation.observation_spec`. origins: as for `hive.envs.vectors.vector.vector_of`. Raises
+    ConfigError if the class does not reset its environments itself.
     """
 
-    def __init__(self, id: str, vector: VectorEnv[Any, Any, Any], info: Sequence[str] = (), rules: int = RULES) -> None:
+    def __init__(
+        self,
+        id: str,
+        vector: VectorEnv[Any, Any, Any],
+        info: Sequence[str] = (),
+        rules: int = RULES,
+        origins: ObservationSpec | None = None,
+    ) -> None:
         # Gymnasium 1.0 had only this mode and did not declare it.
         mode = vector.metadata.get("autoreset_mode", "NextStep")
         mode = getattr(mode, "value", mode)
@@ -62,6 +70,7 @@ class NativeVector:
         self._resets_in_next_step = mode == "NextStep"
         observations, actions = spaces_of(id, vector, "single_")
         self.observation, self.action = observation_spec(id, observations, rules), action_spec(id, actions)
+        self.observation = with_origins(self.observation, origins)
         self._checks = Checks(id, self.observation)
         self._infos = Infos(self._checks, info)
         self._convert = action_converter(self.action)

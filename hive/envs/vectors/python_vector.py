@@ -22,7 +22,8 @@ from hive.envs.loading import close
 from hive.envs.spaces.actions import action_converter, action_spec, choices_of, each_action
 from hive.envs.spaces.declared import spaces_of
 from hive.envs.spaces.differences import check_alike
-from hive.envs.spaces.observation import MASK_KEY, observation_spec
+from hive.envs.spaces.observation import MASK_KEY, ObservationSpec, observation_spec
+from hive.envs.spaces.origins import with_origins
 from hive.envs.vectors import resetting
 from hive.envs.vectors.attributes import Pending
 from hive.envs.vectors.checks import Checks
@@ -42,8 +43,8 @@ class PythonVector:
 
     info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. rules: as for
     `hive.envs.spaces.observation.observation_spec`. first: as for `Checks`. reset_options: of each environment, for
-    all its resets; (): none. mask_in_info: whether the info of resets has a mask of the actions. Raises
-    EnvironmentFailed if their spaces are stored in different forms.
+    all its resets; (): none. origins: as for `hive.envs.vectors.vector.vector_of`. mask_in_info: whether the info of
+    resets has a mask of the actions. Raises EnvironmentFailed if their spaces are stored in different forms.
     """
 
     environments: Sequence[gymnasium.Env[Any, Any]]
@@ -57,6 +58,7 @@ class PythonVector:
         rules: int = RULES,
         first: int = 0,
         reset_options: Sequence[Mapping[str, Any]] = (),
+        origins: ObservationSpec | None = None,
     ) -> None:
         self.count = len(environments)
         self.environments = environments
@@ -66,6 +68,7 @@ class PythonVector:
         self._steps: list[Callable[[Any], Any]] = [(one.env if limit else one).step for one in stepped]
         observations, actions = spaces_of(id, environments[0])
         self.observation, self.action = observation_spec(id, observations, rules), action_spec(id, actions)
+        self.observation = with_origins(self.observation, origins)
         for number, other in enumerate(environments[1:], start=1):
             observations, actions = spaces_of(id, other)
             its = observation_spec(id, observations, rules), action_spec(id, actions)

@@ -11,6 +11,7 @@ Environments of a vector do not run in parallel; collectors do, and their helper
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from hive.declared import RULES
 from hive.envs.context import EnvContext
 from hive.envs.make import make_compiled, make_each, make_games, make_native, takes_native
 from hive.envs.recipe import Recipe
+from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.spaces.origins import with_origins
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
@@ -75,11 +78,16 @@ def make_vector(
 
 
 def vector_of(
-    recipe: Recipe, count: int, first: int = 0, contexts: Sequence[EnvContext] | None = None
+    recipe: Recipe,
+    count: int,
+    first: int = 0,
+    contexts: Sequence[EnvContext] | None = None,
+    origins: ObservationSpec | None = None,
 ) -> VectorEnvironment:
     """Build `count` environments. Raises the errors of `make_vector`, which documents `first`.
 
-    contexts: who each is; None: number `first` and those that follow, outside of a run.
+    contexts: who each is; None: number `first` and those that follow, outside of a run. origins: of a run or policy,
+    whose origins are subtracted from observations (hive.envs.spaces.origins); None: as the spaces say.
     """
     from hive.envs.agents.interface import has_agents  # it imports gymnasium
 
@@ -93,20 +101,22 @@ def vector_of(
             games = make_games(id, settings, count)
             return AtariVector(NativeVector(id, games, info), games, [settings])
     elif native:
-        return _with_environment_torch(NativeVector(id, make_native(recipe, count), info, rules))
+        return _with_environment_torch(NativeVector(id, make_native(recipe, count), info, rules, origins))
     elif not recipe.wrappers and (compiled := make_compiled(recipe, count)):
         return compiled
     recipes, environments = make_each(recipe, contexts or [EnvContext(first + one) for one in range(count)])
     if has_agents(environments[0]):
-        return _with_one_policy(recipes, environments, first)
+        return _with_one_policy(recipes, environments, first, origins)
     options = [one.reset_options for one in recipes]
-    vector = PythonVector(with_names(id, recipe.wrappers), environments, info, rules, first, options)
+    vector = PythonVector(with_names(id, recipe.wrappers), environments, info, rules, first, options, origins)
     if recipe.preset == "atari":
         return AtariVector(vector, environments, [AtariOptions.of(one.options) for one in recipes])
     return _with_environment_torch(vector)
 
 
-def _with_one_policy(recipes: Sequence[Recipe], environments: Sequence[Any], first: int) -> VectorEnvironment:
+def _with_one_policy(
+    recipes: Sequence[Recipe], environments: Sequence[Any], first: int, origins: ObservationSpec | None
+) -> VectorEnvironment:
     """Return environments of several agents that all have the same policy, as a vector with a row of each agent.
 
     Raises ConfigError for agents that act in turn, which `hive.envs.agents.turns` plays.
@@ -118,6 +128,10 @@ def _with_one_policy(recipes: Sequence[Recipe], environments: Sequence[Any], fir
 
     recipe = recipes[0]
     spec = describe_agents(recipe.id, environments[0], recipe)
+    spec = replace(
+        spec,
+        agents=tuple(replace(one, observation=with_origins(one.observation, origins)) for one in spec.agents),
+    )
     table = table_of(recipes, environments, [seat_of_all("", spec)], first=first)
     if not isinstance(table, ParallelVector):
         raise ConfigError(f"the agents of `{recipe.id}` act in turn", hint="`hive up` plays it turn by turn")

@@ -151,7 +151,10 @@ class Evaluator:
         episodes = evaluation.episodes * blueprint.environment.rows  # each agent has episodes of its own
         contexts = evaluator_contexts(blueprint, number)
         spec = None if blueprint.config.evaluation.env else blueprint.environment
-        vector = configured_vector(env, evaluation.envs, contexts=contexts, spec=spec, household=household)
+        origins = blueprint.environment.observation
+        vector = configured_vector(
+            env, evaluation.envs, contexts=contexts, spec=spec, household=household, origins=origins
+        )
         return cls._of(blueprint, vector, episodes, status)
 
     @classmethod

@@ -85,7 +85,7 @@ def play(
         contexts = evaluation_contexts(seed, count)
         actor = policy if isinstance(policy, Policy) else Bystander(spec)
         if isinstance(policy, Policy):
-            vector = configured_vector(env, count, contexts=contexts, spec=spec)
+            vector = configured_vector(env, count, contexts=contexts, spec=spec, origins=policy.observation)
         else:
             vector = acting_vector(env, policy, count, contexts)
         try:
@@ -169,7 +169,7 @@ def seated(policies: Mapping[str, Policy], config: Config, spec: EnvironmentSpec
         )
     for policy, one in zip(policies.values(), table.learning, strict=True):
         check_spaces(policy, spec.id, one.seat.spec)
-    return table
+    return table.with_origins([policy.observation for policy in policies.values()])
 
 
 def joined(played: Sequence[Evaluation]) -> Evaluation:

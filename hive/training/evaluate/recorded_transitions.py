@@ -14,6 +14,7 @@ from hive.config import Config
 from hive.envs import EnvironmentSpec, StepRow, configured_spec, configured_vector
 from hive.envs.random_actions import RandomActions
 from hive.envs.spaces.fitted import fitted_vector
+from hive.envs.spaces.origins import with_origins
 from hive.errors import UsageError
 from hive.experience import Purpose, stream, stream_seed, stream_seeds
 from hive.networks.rows.inputs import Memory
@@ -58,11 +59,12 @@ def play_transitions(
     EnvironmentFailed.
     """
     with Guest():
-        spec = configured_spec(config.env)
+        spec = configured_spec(config.env, plays=policy is None)
         if spec.agents:
             raise UsageError(f"`{config.env.id}` has several agents; transitions are those of one")
         if policy is not None:
             check_spaces(policy, config.env.id, spec)
+            spec = replace(spec, observation=with_origins(spec.observation, policy.observation))
         seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
         env, contexts = replace(config.env, info=()), evaluation_contexts(seed, min(envs, steps))
         vector = configured_vector(env, len(contexts), contexts=contexts, spec=spec)  # a file has no values of info

@@ -173,7 +173,8 @@ def _stage(
         (policy,) = policy.values()
     check_spaces(policy, env.id, spec)
     seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
-    rendered = rendered_environment(env, context=evaluation_contexts(seed, 1)[0], window=window)
+    (context,) = evaluation_contexts(seed, 1)
+    rendered = rendered_environment(env, context=context, window=window, origins=policy.observation)
     evaluator = evaluator_of(policy, rendered.vector, seed=seed, episodes=episodes, sample=sample, max_steps=max_steps)
     return _Stage(rendered.fps, rendered.take, rendered.vector.close, episodes_of(evaluator, due_of(policy)))
 

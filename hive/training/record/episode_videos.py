@@ -200,7 +200,8 @@ class EpisodeVideos:
         prepare_drawing(window=False)
         await asyncio.to_thread(choose_renderer)  # the trials take seconds
         seed_all_globals(self.blueprint.config.run.seed, Purpose.evaluation_building, 0, 0)
-        rendered = rendered_environment(self.blueprint.config.evaluation_env, context=context)
+        env, origins = self.blueprint.config.evaluation_env, self.blueprint.environment.observation
+        rendered = rendered_environment(env, context=context, origins=origins)
         return _Player(context, rendered, Evaluator.of_videos(self.blueprint, rendered.vector), suffix)
 
     async def _play(self, player: _Player, due: EvaluationDue, first: int) -> None:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs import ActionSpec, EnvironmentSpec, ObservationSpec
+from hive.envs.spaces.origins import has_origins_of
 from hive.errors import RecordError
 from hive.experience import FINALS, LENGTH, SOURCE, Rollout
 from hive.experience.rollouts import HEADER_WORDS
@@ -65,7 +66,8 @@ def read_given(place: str, environment: EnvironmentSpec) -> Given:
         fields, unread = read_transitions(user_path(place))
         return Given(place, *stored_transitions(fields, observation, action, place), tuple(unread))
     transitions, its_observation, its_action = saved_transitions(place)
-    if (its_observation, its_action) != (observation, action):  # of another form, which may hold the same values
+    same = (its_observation, its_action) == (observation, action) and has_origins_of(observation, its_observation)
+    if not same:  # of another form or origin, which may hold the same values
         fields = _as_read(fields_of(transitions, its_observation, its_action))
         transitions, _ = stored_transitions(fields, observation, action, place)
     if not len(transitions):
