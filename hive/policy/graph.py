@@ -280,7 +280,7 @@ def _stored(spec: ArraySpec, given: Tensor) -> Tensor:
     numbers in bytes. An origin is subtracted in the environment's precision.
     """
     if spec.origin:
-        base = spec.absolute(np.zeros(spec.shape, np.float32))
+        base = np.asarray(spec.absolute(np.zeros(spec.shape, np.float32)))
         wide = np.float64 if base.dtype.kind == "f" else np.int64  # uint64 modulo 2^64: ONNX runtimes lack it
         return (given - torch.from_numpy(base.astype(wide))).to(torch.float32)
     if not spec.counts:
