@@ -3,8 +3,8 @@
     pytest             the whole suite, in two to four processes; `pytest -n0` in this one
     pytest PATH ...    in this process, as ever
 
-Live tests start whole runs, kill them and wait for what comes of it. They follow each other in one process, or in two of
-four, which begin with them, because they take longest.
+Live tests start whole runs, kill them and wait for what comes of it. They follow each other in one process, or in two
+of four, which begin with them, because they take longest.
 
     pytest -m full     what the everyday tier leaves out; it loads only files in which `mark.full` occurs
                        of those that show again what others show, marked `rotates=True`, a quarter: another one for
