@@ -12,7 +12,7 @@ import hive
 from hive.config import load_config
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
-from hive.config.other_names import RENAMED, is_key, note_on, other_names
+from hive.config.other_names import RENAMED, homes_of, is_key, note_on, other_names
 from hive.config.schema import SECTIONS
 from hive.config.values import toml_text
 from hive.errors import ConfigError
@@ -231,3 +231,15 @@ def test_algorithms_are_answered_and_other_names_are_not() -> None:
     with pytest.raises(TypeError) as wrong:
         policy(None, deterministic=True)
     assert "noise=" in wrong.value.__notes__[0]
+
+
+WAYS = [way for table in ("hive", "policy", "result", "event", "callback") for way in other_names(table).values()]
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if "hive.train(" in way], ids=str)
+def test_the_keys_of_the_ways_in_python_are_accepted(way: str) -> None:
+    """The calls of `hive.train` that hints show have keywords each of which is one key."""
+    call = re.sub(r"\{.*\}", "", way.partition("hive.train(")[2].partition(")")[0])
+    keywords = set(re.findall(r"(\w+)=(?=[^,])", call))
+    for keyword in keywords - {"env"}:
+        assert len(homes_of(keyword)) == 1, keyword
