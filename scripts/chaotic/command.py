@@ -4,6 +4,8 @@ For each config, a calm run of a few seconds measures the rate. The run under ch
 would reach in the seconds of chaos. Chaos slows a run, so the run lasts about a third longer than the chaos and ends
 with calm steps. If it reaches the target earlier, the report shows how long the chaos lasted.
 
+With `--ends N` whole runs are ended instead, at random moments (chaotic.ends).
+
 Exit codes: 0 all promises kept · 1 one was broken, or a run could not be started · 2 usage.
 """
 
@@ -20,6 +22,7 @@ from benchmarks.harness import begin, count, duration, say, write_document
 from benchmarks.machine import load_average
 from benchmarks.programs import BenchError
 
+from chaotic.ends import FORMS, ends
 from chaotic.promises import Outcome
 from chaotic.report import document_of, text_of
 from chaotic.sandbox import END_S, Sandbox, segments_of, wait_for_end
@@ -52,6 +55,7 @@ EXAMPLES = """examples:
   scripts/chaos --seconds 600 --config examples/cartpole.toml --config examples/pendulum.toml --json chaos.json
   scripts/chaos --only learner --kills 50 --beside --config examples/cartpole.toml
   scripts/chaos --config examples/cartpole.toml --set collection.communication=asynchronous --pause 0.1 0.5
+  scripts/chaos --config examples/cartpole.toml --ends 100 --form up --form script
 """
 
 
@@ -79,6 +83,8 @@ def parser() -> argparse.ArgumentParser:
         metavar=("LEAST", "MOST"),
         help="seconds between two strikes (default %(default)s)",
     )
+    top.add_argument("--ends", type=count, default=0, metavar="N", help="end N runs in each form; no strikes")
+    top.add_argument("--form", action="append", default=[], choices=FORMS, help="with --ends: this form only (repeat)")
     top.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key, as for `hive up`")
     top.add_argument("--beside", action="store_true", help="also run each config to the same target without strikes")
     top.add_argument("--json", type=Path, metavar="FILE", help="write all observations to this file")
@@ -155,6 +161,16 @@ def under_chaos(sandbox: Sandbox, config: Path, options: argparse.Namespace) -> 
     return Outcome(str(config), sets, target, rate, seen, summary_of(directory), left, options.kills, beside)
 
 
+def ended(options: argparse.Namespace) -> int:
+    """End runs instead of striking actors; return the exit code. Raises BenchError."""
+    found = [
+        ends(config.resolve(), options.form or FORMS, options.ends, options.seed, options.set)
+        for config in options.config
+    ]
+    write_document(options.json, {"chaos": "runs ended at random moments", "configs": found})
+    return 1 if any(one["broken"] for one in found) else 0
+
+
 def chaos(options: argparse.Namespace) -> int:
     for config in options.config:
         if not config.is_file():
@@ -181,9 +197,10 @@ def chaos(options: argparse.Namespace) -> int:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """The `chaos` command."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # handled like Ctrl-C, so that the runs end too
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # `&` in a script ignores it, which commands would inherit
     options = parser().parse_args(arguments)
     try:
-        sys.exit(chaos(options))
+        sys.exit(ended(options) if options.ends else chaos(options))
     except (BenchError, HiveError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
