@@ -75,6 +75,13 @@ os.kill = _kill_one
 gc.disable()  # until the tests are collected: what is loaded stays, and looking for garbage takes a third of the time
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--mutations", type=int, default=20, help="mutations of each run in tests/cli/test_hostile_files.py"
+    )
+    parser.addoption("--mutations-seed", type=int, default=0, help="the first of their seeds")
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """What `-n auto` of pyproject.toml means."""
     if config.args_source is pytest.Config.ArgsSource.ARGS:

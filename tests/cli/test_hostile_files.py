@@ -5,17 +5,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
+from random_damage import damage, in_child
 
 import hive
+from hive.cli import main
 from hive.cli.parts.resuming import prepare
 from hive.cli.parts.starting import raise_failure
 from hive.errors import HiveError, RecordError
@@ -198,6 +204,83 @@ def test_commands_with_every_file_replaced(place: Place, number: int, maker: str
         resume(directory)
         shutil.rmtree(directory.path)
         assert tree(outside) == before, name
+
+
+# Runs with real weights, replay memory and policies, each of some steps.
+TRAINED = {
+    "ppo": "run.steps = 600\ncollection = { envs = 2, rollout = 64 }\ncheckpoint.every = { steps = 200 }\n"
+    "evaluation = { every = { steps = 200 }, episodes = 2 }\nrecord.sinks = ['jsonl', 'episodes', 'csv']\n",
+    "dqn": 'run.steps = 400\nrun.scheme = "dqn"\nalgorithm.learning_starts = 100\ncheckpoint.replay = true\n',
+}
+IMPORTING = ("monitor", "eval", "plot", "export", "record", "compare", "config")
+SHOWN = 3000  # characters of the output of a fault
+RANDOM_COMMANDS = (
+    *(
+        *COMMANDS,
+        ("prune", "--yes"),
+        ("config", "../runs/cart-1/resolved.toml"),
+        ("export", "cart-1", "-o", "p.npz"),
+    ),
+    *(("eval", "cart-1", "--episodes", "1", "--which", "best"), ("up", "--resume", "cart-1", "--inline")),
+    *(("record", "cart-1", "--episodes", "1", "-o", "r.npz"), ("resume", "cart-1", "--inline", "-s", "run.steps=700")),
+)
+
+
+def end_of(text: str) -> str:
+    """Return the last lines of an output, or those from a change outside of the run."""
+    at = max(text.find("OUTSIDE"), text.find("most recent call first"))
+    return text[at:][:SHOWN] if at >= 0 else text[-SHOWN:]
+
+
+def commands() -> None:
+    """Give every command, which must end in order; then load and open the run in Python."""
+    for words in RANDOM_COMMANDS:
+        print(f"\n$ hive {' '.join(words)}")
+        try:
+            main(list(words))
+        except SystemExit as ended:
+            if ended.code not in (0, 1, 2):
+                raise AssertionError(f"{words}: exit code {ended.code}") from ended
+    for act in (hive.load, hive.Result.open, lambda path: hive.evaluate("cart-1", episodes=1)):
+        with contextlib.suppress(HiveError):
+            act(Path(os.environ["HIVE_HOME"]) / "cart-1")
+
+
+@pytest.mark.full(reason="each mutation is met by all commands, which takes a second")
+@pytest.mark.parametrize("kind", TRAINED)
+def test_commands_with_random_damage(
+    place: Place, kind: str, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--mutations N`: so many of each run, drawn from `--mutations-seed`."""
+    torch.set_num_threads(1)  # so that this process can be forked; it has no sockets either, as it trains nothing
+    monkeypatch.setenv("MPLCONFIGDIR", str(place.folder / "matplotlib"))
+    config = place.config(TRAINED[kind] + 'run.name = "cart"\n[env]\nid = "CartPole-v1"\n')
+    (folder := place.folder / "work").mkdir()
+    monkeypatch.chdir(folder)
+    subprocess.run([sys.executable, "-P", "-m", "hive", "up", config, "--inline"], check=True, capture_output=True)
+    allowed = [place.runs, folder, place.folder / "matplotlib", place.folder / f"hive-{os.getuid()}"]
+    for words in RANDOM_COMMANDS:
+        if words[0] in IMPORTING and "best" not in words:
+            place.hive(*words)  # once here, so that no child has to import what it needs
+    whole = place.runs / "cart-1"
+    shutil.move(whole, template := place.folder / "template")
+    shutil.copytree(template, outside := place.folder / "outside")
+    before = tree(outside)
+    first, faults = pytestconfig.getoption("mutations_seed"), []
+    for seed in range(first, first + pytestconfig.getoption("mutations")):
+        shutil.copytree(template, whole, symlinks=True)
+        if (lost := random.Random(-seed).random() < 0.3) and (whole / "summary.json").exists():
+            (whole / "summary.json").unlink()
+        draw = random.Random(seed)
+        how = [damage(draw, whole, list(MAKERS.values()), VALUES) for _ in range(draw.choice((1, 1, 2)))]
+        os.chdir(folder)  # also that of the run's program, where commands with its environments work
+        status, text = in_child(commands, allowed, place.folder / "said")
+        if status or "Traceback" in text or tree(outside) != before:
+            faults.append(f"{kind} {seed} {'lost ' * lost}{how}: status {status}\n{end_of(text)}")
+        shutil.rmtree(place.runs)
+        for made in folder.iterdir():
+            made.unlink()
+    assert not faults, f"{len(faults)} faults\n" + "\n\n".join(faults)
 
 
 def test_doctor_looks_into_no_link(place: Place) -> None:
