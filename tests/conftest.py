@@ -91,6 +91,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write", action="store_true", help="write the pages of tests/cli/test_wording.py anew")
     parser.addoption("--rotation", metavar="0-3|all", help="which quarter of the full tier's repeating tests runs")
     parser.addoption(
         "--affected", nargs="?", const="HEAD", metavar="REVISION", help="tests that changes since it reach"

@@ -507,7 +507,14 @@ def _instead(prefix: str, name: str, module: ModuleType | None) -> str:
         return nearest
     listed = ", ".join(f"`{prefix}{id}`" for id in its[:LISTED])
     more = f" and {len(its) - LISTED:,} more" if len(its) > LISTED else ""
-    return f"`{package}` registers {listed}{more}" if its else WRITE
+    if its:
+        return f"`{package}` registers {listed}{more}"
+    own = [key for key, value in vars(module).items() if _is_environment(value) and value.__module__ == module.__name__]
+    return f"it has: {', '.join(f'`{prefix}{key}`' for key in own[:LISTED])}" if own else WRITE
+
+
+def _is_environment(value: object) -> bool:
+    return inspect.isclass(value) and hasattr(value, "reset") and hasattr(value, "step")
 
 
 def _package_of(spec: EnvSpec) -> str:
