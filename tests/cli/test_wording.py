@@ -65,7 +65,7 @@ FAMILIES: dict[str, dict[str, Case]] = {
         "twice": config(f'{CARTPOLE}env.id = "CartPole-v1"\n'),
         "two problems": config('env.id = "CartPole-v1"\nevaluation.best_by = "return"\nrun.seed = -1\n'),
         "a key without effect": config(
-            'env.id = "CartPole-v1"\nrun.scheme = "dqn"\nalgorithm.importance_exponent = 0.4\n'
+            'env.id = "CartPole-v1"\nrun.scheme = "dqn"\nalgorithm.importance_exponent = 0.5\n'
         ),
         "no file": Case("config nowhere.toml"),
         "a seed that is no range": Case("up run.toml --seeds 5..1", {"run.toml": 'env.id = "CartPole-v1"\n'}),
