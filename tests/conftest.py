@@ -75,13 +75,6 @@ os.kill = _kill_one
 gc.disable()  # until the tests are collected: what is loaded stays, and looking for garbage takes a third of the time
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--mutations", type=int, default=20, help="mutations of each run in tests/cli/test_hostile_files.py"
-    )
-    parser.addoption("--mutations-seed", type=int, default=0, help="the first of their seeds")
-
-
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """What `-n auto` of pyproject.toml means."""
     if config.args_source is pytest.Config.ArgsSource.ARGS:
@@ -91,6 +84,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--mutations", type=int, default=20, help="of each run, in tests/cli/test_hostile_files.py")
+    parser.addoption("--mutations-seed", type=int, default=0, help="the first of their seeds")
     parser.addoption("--write", action="store_true", help="write the pages of tests/cli/test_wording.py anew")
     parser.addoption("--rotation", metavar="0-3|all", help="which quarter of the full tier's repeating tests runs")
     parser.addoption(
