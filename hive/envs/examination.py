@@ -45,6 +45,7 @@ OTHER_REWARDS = "resets with the same seed gave other rewards for the same actio
 FIRST_S = 0.5  # a first call of that length is named if it is also FIRST_TIMES as long as later ones
 FIRST_TIMES = 10
 BOUNDS = "bounds"  # kind of the problem of values outside of their space
+ROUNDING = 1e-6  # share of a bound by which floats may be outside of it: a few roundings of float32, as of x / x.max()
 LONGER = 10  # times the steps, at most, to see the end of a first episode; those of some tasks have thousands of steps
 
 
@@ -372,10 +373,19 @@ def _problems(space: Box, observation: Any) -> list[tuple[str, str]]:
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             return found
         values = array.astype(dtype, casting="unsafe")
-        outside = (values < space.low) | (values > space.high)
+        slack = _slack(space)
+        outside = (values < space.low - slack) | (values > space.high + slack)
         if outside.any():
             found.append((BOUNDS, _outside(space, values, tuple(np.argwhere(outside)[0]))))
     return found
+
+
+def _slack(space: Box) -> NDArray[Any]:
+    """Return by how much each element of a space of floats may be outside of its bounds; 0 for integers."""
+    if space.dtype.kind != "f":
+        return np.zeros_like(space.low)
+    low, high = (np.where(np.isfinite(bound), np.abs(bound), 0) for bound in (space.low, space.high))
+    return ROUNDING * np.maximum(low, high)
 
 
 def _outside(space: Box, values: np.ndarray[Any, Any], at: tuple[int, ...]) -> str:

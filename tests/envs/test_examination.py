@@ -75,7 +75,7 @@ def test_a_careful_environment_has_no_warnings(monkeypatch: pytest.MonkeyPatch) 
             "observations are outside of their space: observation[1] was 1.5, expected -1 to 1; correct observation_s",
         ),
         (np.array([-2.0, 1.5], np.float32), "observations are outside of their space: observation[0] was -2, "),
-        (np.array([0.0, 1.0000001], np.float32), "observations are outside of their space: observation[1] was 1.00000"),
+        (np.array([0.0, 1.00001], np.float32), "observations are outside of their space: observation[1] was 1.00001"),
     ],
 )
 def test_observations_that_were_not_intended(monkeypatch: pytest.MonkeyPatch, said: Any, warning: str) -> None:
@@ -83,9 +83,10 @@ def test_observations_that_were_not_intended(monkeypatch: pytest.MonkeyPatch, sa
     assert found.startswith(f"`mine:Env`: 13 of 13 {warning}")
 
 
-def test_rounding_to_the_dtype_of_the_space_is_not_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounding_is_not_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = told(examined(monkeypatch, Says(np.array([1.0 + 1e-12, 0.0]), terminates=4)))
     assert "float64" in found
+    assert told(examined(monkeypatch, Says(np.array([-1.0000001, 1.0000002], np.float32), terminates=4))) == []
 
 
 def test_each_kind_is_one_warning_with_its_first_case(monkeypatch: pytest.MonkeyPatch) -> None:

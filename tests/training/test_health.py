@@ -208,15 +208,20 @@ def test_the_limit_that_is_advised_can_be_set(id: str, env: dict[str, Any], advi
 
 
 def test_a_goal_of_a_run_that_ended_before_a_hundred_episodes() -> None:
-    run = Health(replace(FACTS, goal=5.0, limit_advice="shorten them"))
-    run.judge(640, 5, 1.0, {**HEALTHY, "episodes": 64.0})
-    (warning,) = run.at_end(640)
+    facts = replace(FACTS, goal=5.0, limit_advice="shorten them")
+    run = Health(facts)
+    run.judge(64_640, 5, 1.0, {**HEALTHY, "episodes": 64.0})
+    (warning,) = run.at_end(64_640)
     assert warning.line == (
         "goal not judged: run.stop_at_return = 5 was never judged: it is compared with the mean return of 100 episodes,"
         " and 64 of 100 episodes have ended; raise run.steps, or shorten episodes: shorten them"
     )
-    run.judge(1000, 6, 2.0, {**HEALTHY, "episodes": 100.0})
-    assert run.at_end(1000) == []
+    run.judge(100_000, 6, 2.0, {**HEALTHY, "episodes": 100.0})
+    assert run.at_end(100_000) == []
+    for short, steps in ((replace(facts, time_limit=500), 64_640), (facts, 640)):  # the limit would shorten no episode
+        run = Health(short)
+        run.judge(steps, 5, 1.0, {**HEALTHY, "episodes": 64.0})
+        assert run.at_end(steps)[0].line.endswith("; raise run.steps")
     assert Health(replace(FACTS, goal=None)).at_end(0) == []
 
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from hive.config import Config, ReplayConfig
 from hive.envs import Box, EnvironmentSpec, choices_of, limit_advice, recipe_of
+from hive.envs.make import LIMIT
 from hive.networks.build.spaces import simple_actions
 from hive.records.run_warnings import GOAL_NOT_JUDGED, RunWarning
 
@@ -430,7 +431,8 @@ class Health:
             f"run.stop_at_return = {goal:g} was never judged: it is compared with the mean return of {WINDOW} "
             f"episodes, and {self._episodes:,.0f} of {WINDOW} episodes have ended"
         )
-        limit = f", or shorten episodes: {self.facts.limit_advice}" if self.facts.limit_advice else ""
+        shorter = steps > LIMIT * self._episodes and (self.facts.time_limit or math.inf) > LIMIT
+        limit = f", or shorten episodes: {self.facts.limit_advice}" if self.facts.limit_advice and shorter else ""
         return [RunWarning(GOAL_NOT_JUDGED, cause, f"raise run.steps{limit}", steps)]
 
     def _line(self, steps: int, updates: int, values: Mapping[str, float]) -> JudgedMetrics:
