@@ -102,6 +102,15 @@ def test_a_mask_that_no_key_names_is_found(key: str, masks: list[Any], used: str
     assert found is None or re.match(what, found[0])
 
 
+def test_the_mask_of_combinations_is_told_how_to_be_used() -> None:
+    environment = Doors([np.ones((3, 2))] * 2, key="action_mask", action_space=spaces.MultiDiscrete([3, 2]))
+    environment.observation_space["action_mask"] = spaces.MultiBinary((3, 2))  # type: ignore[index]
+    found = Watched(PythonVector("Doors", [environment])).unused_mask
+    assert found is not None
+    assert "3 + 2 elements" in found[1] and "has 6" in found[1]
+    assert re.search('then set env.action_mask = "action_mask"$', found[1])
+
+
 @pytest.mark.parametrize(
     ("mask", "text"),
     [

@@ -51,11 +51,12 @@ def unused_mask(observation: ObservationSpec, action: ActionSpec, *, in_info: bo
     if observation.mask is not None or choices is None:
         return None
     if any(part.path == (MASK_KEY,) for part in observation.parts):
-        sizes = {part.shape for part in observation.parts if part.path == (MASK_KEY,)}
-        fits = sizes == {(sum(choices),)}
-        advice = f'env.action_mask = "{MASK_KEY}"'
-        other = "" if fits else f"; it needs one element for each of {sum(choices)} actions"
-        return f"`{MASK_KEY}` of the observations is read as numbers, and forbids nothing", f"set {advice}{other}"
+        (size,) = {int(np.prod(part.shape)) for part in observation.parts if part.path == (MASK_KEY,)}
+        advice = f'set env.action_mask = "{MASK_KEY}"'
+        if size != sum(choices):  # of combinations of choices, or padded
+            needed = f"{' + '.join(map(str, choices))} elements, one for each choice, and has {size}"
+            advice = f"it needs {needed}: let a wrapper change it, or make one Discrete action of all; then {advice}"
+        return f"`{MASK_KEY}` of the observations is read as numbers, and forbids nothing", advice
     if in_info:
         return f'info["{MASK_KEY}"] is not read, and forbids nothing', 'set env.action_mask = "info"'
     return None
