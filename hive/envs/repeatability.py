@@ -35,8 +35,14 @@ REMEDY = (
     "without a seed such as `np.random.default_rng()`, and reset all state"
 )
 
+LATER = "observation after the end of an episode,"
+CONTINUE = (
+    "a reset without a seed, as after each episode, must continue the generator that the reset with one made, as "
+    "`self.np_random` does after `super().reset(seed=seed)`, not make a new one"
+)
+
 PlayedStep = dict[str, NDArray[Any]]
-"""What a step returned: "observation", "reward" and "end"."""
+"""What a step returned: "end", "observation" or, of the episode that then begins, LATER, and "reward"."""
 
 
 def unrepeatable(recipe: Recipe, steps: int, limit_s: float) -> str:
@@ -57,7 +63,8 @@ def unrepeatable(recipe: Recipe, steps: int, limit_s: float) -> str:
                 found, who = difference(first, _play(vector, len(first) - 1, limit_s / 3)), "a second environment"
             except EnvironmentFailed as error:
                 return AGAIN + str(error)
-    return f"{who} with the same seed gave another {found}; {REMEDY}" if found else ""
+    remedy = CONTINUE if found.startswith(LATER) else REMEDY
+    return f"{who} with the same seed gave another {found}; {remedy}" if found else ""
 
 
 def trace(recipe: Recipe, steps: int, limit_s: float) -> list[dict[str, str]]:
@@ -114,4 +121,4 @@ def _play(vector: NativeVector | PythonVector, steps: int, limit_s: float) -> li
 
 def _copy(row: StepRow) -> PlayedStep:
     ends = np.concatenate([row.terminated, row.truncated])
-    return {"observation": row.observations.copy(), "reward": row.rewards.copy(), "end": ends}
+    return {"end": ends, LATER if ends.any() else "observation": row.observations.copy(), "reward": row.rewards.copy()}

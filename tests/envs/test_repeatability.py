@@ -70,6 +70,17 @@ class Seeded(Walk):
         return observation, self.built + self.drawn + np.random.rand() + torch.rand(()).item(), *rest  # noqa: NPY002
 
 
+class Reseeds(Walk):
+    """Makes a generator in each reset, also in one without a seed."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.own = np.random.default_rng(seed)
+        return super().reset(seed=seed)
+
+    def observation(self) -> Any:
+        return super().observation() + self.own.random(dtype=np.float32)
+
+
 class Raises(Counting):
     """Can be reset with a seed only once."""
 
@@ -102,6 +113,10 @@ class Tree(Walk):
         (
             "repeated_here:Unseeded",
             "a second reset with the same seed gave another reward in step 1; draw all random numb",
+        ),
+        (
+            "repeated_here:Reseeds",
+            "a second reset with the same seed gave another observation after the end of an episode, in step ",
         ),
         ("repeated_here:Seeded", ""),
         (
