@@ -13,6 +13,10 @@ BEFORE_TORCH = re.compile(
     r"(?=.*import)(?=.*torch).*\b(?:before|after|already|first)\b|.*static TLS block", re.IGNORECASE | re.DOTALL
 )
 """How a module says that torch was imported too early, and the linker that its libraries left no room."""
+NEEDS_INT = re.compile(
+    r"\baction\b.*\b(?:must|should|has to|needs?|expect\w*)\b.*\bint(?:eger)?\b", re.IGNORECASE | re.DOTALL
+)
+"""How an environment refuses numpy.int64, which action_space.sample() returns too."""
 START_METHOD_SET = "context has already been set"  # multiprocessing.set_start_method
 
 OWN_LOOP = (
@@ -28,6 +32,10 @@ OWN_PORT = (
     'environments need a port each: `port = "{index + 47000}"` in [env.options] is one that follows from the index'
 )
 
+PLAIN_INT = (
+    "hive passes numpy.int64, as action_space.sample() returns it: add a gymnasium.ActionWrapper whose method `action` "
+    "returns int(action) to env.wrappers"
+)
 NO_SEED_METHOD = (
     "environments of Gymnasium have no method `seed`: `super().reset(seed=seed)` in reset seeds `self.np_random`"
 )
@@ -40,6 +48,8 @@ def way_out(error: BaseException) -> str:
         return hint
     if isinstance(error, AttributeError) and error.name == "seed":
         return NO_SEED_METHOD
+    if isinstance(error, AssertionError | TypeError | ValueError) and NEEDS_INT.search(text):
+        return PLAIN_INT
     if NESTED_LOOP.search(text) and _loop_is_running():
         return OWN_LOOP
     if BEFORE_TORCH.match(text) and "torch" in sys.modules:

@@ -107,7 +107,8 @@ def test_the_mask_of_combinations_is_told_how_to_be_used() -> None:
     environment.observation_space["action_mask"] = spaces.MultiBinary((3, 2))  # type: ignore[index]
     found = Watched(PythonVector("Doors", [environment])).unused_mask
     assert found is not None
-    assert "3 + 2 elements" in found[1] and "has 6" in found[1]
+    assert "3 + 2 elements" in found[1]
+    assert "has 6" in found[1]
     assert re.search('then set env.action_mask = "action_mask"$', found[1])
 
 

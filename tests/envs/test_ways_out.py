@@ -12,7 +12,7 @@ import gymnasium
 import pytest
 import torch  # noqa: F401  # as in the processes of a run
 
-from hive.envs.ways_out import BEFORE, OTHER_VERSION, OWN_CONTEXT, OWN_LOOP, OWN_PORT, is_permanent, way_out
+from hive.envs.ways_out import BEFORE, OTHER_VERSION, OWN_CONTEXT, OWN_LOOP, OWN_PORT, PLAIN_INT, is_permanent, way_out
 
 
 async def nothing() -> None:
@@ -51,6 +51,13 @@ def test_a_port_that_another_environment_has_may_be_free_later() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use") as caught:
         socket.create_server(taken.getsockname())
     assert (way_out(caught.value), is_permanent(caught.value)) == (OWN_PORT, False)
+
+
+@pytest.mark.parametrize("kind", [AssertionError, TypeError, ValueError])
+def test_an_environment_that_wants_an_int_of_python_gets_a_wrapper(kind: type[Exception]) -> None:
+    error = kind("When using flat action space, action must be an integer or an Action object: 15 is invalid")
+    assert (way_out(error), is_permanent(error)) == (PLAIN_INT, True)
+    assert way_out(kind("the action is invalid: no integer is left")) == ""
 
 
 def test_what_must_be_imported_before_torch_gets_a_process_without_it() -> None:
