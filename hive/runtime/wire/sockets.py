@@ -199,8 +199,11 @@ class ZmqTransport:
             self.pipes[""] = self.hints  # closed with the others below
             with contextlib.suppress(OSError):  # its folder was removed
                 os.unlink(f"{self.path}{HINT_PIPE}")
-        for peer in self.peers.values():
-            peer.close(linger=int(linger_s * 1000))
+        for address, peer in self.peers.items():
+            has_exited = not os.path.lexists(
+                f"{_path(address)}{HINT_PIPE}"
+            )  # it removed its pipe, and receives no more
+            peer.close(linger=0 if has_exited else int(linger_s * 1000))
         self.peers.clear()
         for pipe in self.pipes.values():
             os.close(pipe)

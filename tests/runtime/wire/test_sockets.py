@@ -646,6 +646,20 @@ def test_closing_waits_for_a_missing_peer_at_most_linger_s(run: Run, address: st
     run(main)
 
 
+def test_closing_does_not_wait_for_a_peer_that_has_exited(run: Run, address: str) -> None:
+    async def main(opened: Opened) -> None:
+        inbox, peer = opened.inbox(address), opened.peer()
+        peer.post(address, [b"one"])
+        await inbox.until(1)
+        inbox.transport.close()
+        peer.post(address, [b"two"])
+        begun = time.monotonic()
+        peer.close(linger_s=LIMIT_S)
+        assert time.monotonic() - begun < LIMIT_S / 2
+
+    run(main)
+
+
 def test_an_address_can_be_bound_again(run: Run, address: str) -> None:
     """A successor under the same name finds the socket's file of one that was killed."""
 
