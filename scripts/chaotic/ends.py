@@ -52,6 +52,7 @@ ENDLESS, MORE = 10**12, 2000  # environment steps: of a run that is ended, and m
 TRAINING_S = 3.0  # half of the moments lie within so long after the beginning of training, half of them before
 APART_S = 0.2  # maximum seconds between the first and the last of several resumes
 LOOK_S = 0.03
+EXITS_S = 1.0  # seconds in which the process of a supervisor that has let its run go may still exit
 SHOWN = 400  # last characters of an output in a message
 SAVED = re.compile(r"(?:saved|checkpoint \d+) at ([\d,]+) steps")
 BEGINS = re.compile(r"continues \S+ at ([\d,]+)")
@@ -81,12 +82,12 @@ class Ending:
 
 
 class Commands:
-    """The commands of one trial, each with a file for its output, and the most supervisors seen at once."""
+    """The commands of one trial, each with a file for its output, and how long there was a second supervisor."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
         self.started: list[tuple[subprocess.Popen[bytes], Path]] = []
-        self.most_supervisors = 0
+        self.second_s = 0.0  # seconds for which there was a second supervisor
         self.segments: set[int] = set()
 
     def start(self, *words: object, apart: bool = False) -> subprocess.Popen[bytes]:
@@ -119,10 +120,10 @@ class Commands:
         return [pid for pid in found if parent_of(pid) not in found]  # a fork has the command line until it calls exec
 
     def watch(self, until: float, *processes: subprocess.Popen[bytes]) -> None:
-        """Count supervisors until a time, or until these processes have exited."""
+        """Look for a second supervisor until a time, or until these processes have exited."""
         while time.monotonic() < until and (not processes or any(one.poll() is None for one in processes)):
             here = self.supervisors()
-            self.most_supervisors = max(self.most_supervisors, len(here))
+            self.second_s += LOOK_S if len(here) > 1 else 0.0
             for pid in here:
                 try:
                     self.segments |= segments_of(pid)
@@ -212,8 +213,8 @@ class Trials:
         self._judge_codes(ending, commands, processes, beside, number)
         if number is signal.SIGKILL and not ending.everywhere:
             self._end_of_survivor(ending, commands, run)
-        if commands.most_supervisors > 1:
-            ending.broken.append(f"{commands.most_supervisors} supervisors of one run")
+        if commands.second_s > EXITS_S:
+            ending.broken.append(f"two supervisors of one run for {commands.second_s:.1f} s")
 
     def _start(
         self, form: str, commands: Commands, run: RunDirectory, draw: random.Random

@@ -200,9 +200,8 @@ class ZmqTransport:
             with contextlib.suppress(OSError):  # its folder was removed
                 os.unlink(f"{self.path}{HINT_PIPE}")
         for address, peer in self.peers.items():
-            has_exited = not os.path.lexists(
-                f"{_path(address)}{HINT_PIPE}"
-            )  # it removed its pipe, and receives no more
+            # A process that exits removes its pipe, and receives nothing any more: waiting for it would take linger_s.
+            has_exited = not os.path.lexists(f"{_path(address)}{HINT_PIPE}")
             peer.close(linger=0 if has_exited else int(linger_s * 1000))
         self.peers.clear()
         for pipe in self.pipes.values():
