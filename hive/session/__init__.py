@@ -9,6 +9,7 @@ sources.py   the files and cells of the session, and the source of a class or fu
 names.py     the names that a definition uses, and where the session binds them
 changes.py   how a definition differs from its source
 values.py    values as expressions: numbers, containers, arrays, spaces
+settings.py  the settings of decimal, NumPy and torch
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import ast
+import collections
 import sys
 import types
 from collections.abc import Collection, Iterator, Mapping
@@ -17,9 +18,11 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
+from hive.session.names import names_bound
 from hive.session.sources import Found, Sources, first_line, functions_of, own_functions
 
 KNOWN = ("__abstractmethods__", "_abc_impl", "__parameters__", "__orig_bases__")  # what Python itself sets
+CONTAINERS = (dict, list, set, collections.deque, types.SimpleNamespace)
 MISSING: Any = object()
 
 
@@ -58,19 +61,46 @@ def changes_of_imported(value: type, sources: Sources) -> list[Change]:
 
 
 def new_values(module: types.ModuleType, sources: Sources) -> Iterator[tuple[str, Any]]:
-    """Yield public names of an imported module that its file binds once, to a literal, with another value now."""
+    """Yield names of an imported module whose values may not be those that its file gives when it is imported.
+
+    They were bound to a literal, and have another value; or functions bind them (`global`); or their object was made by
+    a call, as `Settings()`, and may have changed since: what it holds is then repeated.
+    """
     source = sources.of(str(getattr(module, "__file__", None)))
     said: dict[str, list[ast.expr | None]] = {}
+    changing: set[str] = set()  # names that functions bind
     for statement in source.tree.body if source is not None else ():
+        changing.update(name for node in ast.walk(statement) if isinstance(node, ast.Global) for name in node.names)
         simple = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                said.setdefault(node.id, []).append(simple)
-    for name, values in said.items():
-        if len(values) == 1 and not name.startswith("_") and name in vars(module):
-            literal = _literal(values[0])
-            if literal is not MISSING and _unequal(literal, vars(module)[name]):
-                yield name, vars(module)[name]
+        for name, _ in names_bound(statement):
+            said.setdefault(name, []).append(simple)
+    for name in dict.fromkeys((*said, *changing)):
+        expressions, value = said.get(name, []), vars(module).get(name, MISSING)
+        if value is MISSING or (name.startswith("__") and name.endswith("__")):
+            continue
+        once = expressions[0] if len(expressions) == 1 else None
+        literal = _literal(once)
+        if literal is not MISSING:
+            if _unequal(literal, value):
+                yield name, value
+        elif name in changing or (isinstance(once, ast.Call | ast.ListComp | ast.DictComp) and _holds(value, module)):
+            yield name, value
+
+
+def bound_together(module: types.ModuleType, sources: Sources) -> list[set[str]]:
+    """Return the names that each function of an imported module binds by `global`."""
+    source = sources.of(str(getattr(module, "__file__", None)))
+    functions = [node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)] if source else []
+    return [
+        {name for inner in ast.walk(node) if isinstance(inner, ast.Global) for name in inner.names}
+        for node in functions
+    ]
+
+
+def _holds(value: Any, module: types.ModuleType) -> bool:
+    """Whether a value is a container of the standard library, or an object of a class of this module."""
+    kind = type(value)
+    return isinstance(value, CONTAINERS) or (kind.__module__ == module.__name__ and not isinstance(value, type))
 
 
 def redefined_base(value: type, node: ast.ClassDef, names: Mapping[str, Any]) -> str:

@@ -22,14 +22,19 @@ from typing import Any
 from hive.envs.registered import registration
 from hive.errors import UsageError
 from hive.runtime.process.user_code.code_of_run import is_installed, place_of_module
-from hive.session.changes import Change, changes_of, changes_of_imported, new_values, redefined_base
+from hive.session.changes import Change, bound_together, changes_of, changes_of_imported, new_values, redefined_base
 from hive.session.names import bound_after, imports_of, locals_of, names_of
+from hive.session.settings import statements_of_settings
 from hive.session.sources import Found, Sources
-from hive.session.values import NotWritten, written
+from hive.session.values import FIXED, NotWritten, written
 
 ID = re.compile(r"[\w./-]+")  # what the id of an environment may be
 WAYS_OUT = "make it inside the class or function, put the code into a file of its own"
 OWN = ("__file__", "__name__", "__doc__", "__builtins__", "__spec__", "__package__", "__loader__")
+
+
+class _Shared(Exception):
+    """An object, the argument, is in two places of the values that are written."""
 
 
 class SessionModule:
@@ -42,6 +47,10 @@ class SessionModule:
         self.imports: dict[str, None] = {}  # in the order of their first use
         self.statements: dict[str, str] = {}  # name -> the statement that binds it
         self.needs: dict[str, list[str]] = {}  # name -> names that must be bound before it
+        self.values: dict[str, Any] = {}  # what stands in the statements `name = value`
+        self.owners: dict[
+            int, tuple[str, Any]
+        ] = {}  # id of an object within such a value -> its first name, the object
         self.registered: dict[str, str] = {}
         self.modules: set[str] = set()  # those whose changes are repeated
         self.lazy_annotations = False
@@ -78,11 +87,12 @@ class SessionModule:
 
     def text(self) -> str:
         """Return the source of the module."""
+        settings = [*statements_of_settings(self._module)]
         head = ["from __future__ import annotations\n"] if self.lazy_annotations else []
         if self.folders:
             folders = [f"sys.path += [one for one in {[*self.folders]!r} if one not in sys.path]"]
             head += ["import sys\n", *folders, ""]
-        blocks = ["\n".join([*head, *self.imports])]
+        blocks = ["\n".join([*head, *self.imports, *([""] if settings else []), *settings])]
         plain: list[str] = []
         short = True
         for name in self._ordered():
@@ -150,10 +160,42 @@ class SessionModule:
             raise NotWritten(f"the session keeps no source of `{value.__qualname__}`")
         self.bound[name] = value  # now, for definitions that it holds and that refer to it
         try:
-            self.statements[name] = f"{name} = {self._written(value, name)}"
+            self._assign(name, value)
         except NotWritten:
             del self.bound[name]
             raise
+
+    def _assign(self, name: str, value: Any) -> None:
+        """Make the statement that gives a name this value. Objects in several values get names of their own."""
+        self.values[name] = value
+        while True:
+            try:
+                known = "" if isinstance(value, FIXED) else self._name_of(value, name)
+                self.statements[name] = f"{name} = {known or self._written(value, name)}"
+                break
+            except _Shared as part:
+                self._bind(self._free(f"{name.replace('.', '_')}_part"), part.args[0], name)
+        if known:
+            self.needs.setdefault(name, []).append(known)
+        elif (owner := self.owners.pop(id(value), None)) is not None:  # it was written as a part of an earlier value
+            self._assign(owner[0], self.values[owner[0]])
+
+    def _name_of(self, value: Any, user: str) -> str:
+        """Return the name of an object whose value is written, or that is imported, for another than `user`; or ""."""
+        named = (*self.values.items(), *self.bound.items())
+        return next((name for name, other in named if other is value and name != user), "")
+
+    def _share(self, value: Any, name: str) -> str:
+        """Return the name of an object inside of the value of `name`; "" for the first value that has it."""
+        if value is self.values.get(name):
+            return ""
+        if known := self._name_of(value, name):
+            self.needs[name].append(known)
+        elif id(value) in self.owners:
+            raise _Shared(value)
+        else:
+            self.owners[id(value)] = name, value
+        return known
 
     def _write_definition(self, name: str, value: Any, found: Found) -> None:
         self.bound[name] = value
@@ -250,7 +292,7 @@ class SessionModule:
                 kind = {staticmethod: "staticmethod({})", classmethod: "classmethod({})"}.get(type(change.value), "{}")
                 self.statements[key] = f"{key} = {kind.format(other)}"
             else:
-                self.statements[key] = f"{key} = {self._written(change.value, key)}"
+                self._assign(key, change.value)
         except NotWritten as error:
             del self.needs[key]
             if change.certain:
@@ -302,6 +344,7 @@ class SessionModule:
 
     def _written(self, value: Any, name: str) -> str:
         """Return a value as an expression; what it needs is bound before `name`."""
+        self.owners = {key: owner for key, owner in self.owners.items() if owner[0] != name}
         needs = self.needs.setdefault(name, [])
         part = f"{name}_part" if name.isidentifier() else "part"
 
@@ -312,7 +355,8 @@ class SessionModule:
             needs.append(self._define(inner, part))
             return needs[-1]
 
-        return written(value, self._module, defined)
+        shares = name in self.values
+        return written(value, self._module, defined, lambda inner: self._share(inner, name) if shares else "")
 
     def _module(self, name: str) -> str:
         """Import a module for an expression, under a name that is nobody's; return that name."""
@@ -340,10 +384,8 @@ class SessionModule:
 
         Plain values are written instead, because a module's may have changed since it was imported.
         """
-        if not callable(value):
-            with contextlib.suppress(NotWritten):
-                written(value, str, lambda inner: str(inner))
-                return False
+        if not callable(value) and _can_be_written(value):
+            return False
         statement = self._said_import(name, value)
         if not statement:
             module = sys.modules.get(str(getattr(value, "__module__", None)))
@@ -386,14 +428,37 @@ class SessionModule:
         if module.__name__ in self.modules:
             return
         self.modules.add(module.__name__)
-        for name, value in new_values(module, self.sources):
-            self._repeat(self._module(module.__name__), Change(name, value, certain=False))
+        for used in _modules_of(module):
+            if not is_installed(used):
+                self._take_changes(used)
+        values = dict(new_values(module, self.sources))
+        # A flag `connected` without the connection would be worse than neither.
+        kept_here = {name for name, value in values.items() if not _can_be_written(value)}
+        for names in bound_together(module, self.sources):
+            kept_here |= names if names & kept_here else set()
+        for name in [one for one in values if one not in kept_here]:
+            self._repeat_in(module, name, values[name])
         for cls in [
             one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__
         ]:
             if cls.__qualname__.isidentifier() and vars(module).get(cls.__qualname__) is cls:
                 for change in changes_of_imported(cls, self.sources):
                     self._repeat(f"{self._module(module.__name__)}.{cls.__qualname__}", change)
+
+    def _repeat_in(self, module: types.ModuleType, name: str, value: Any) -> None:
+        """Give a name of an imported module the value of this moment, in the object that others may hold already."""
+        key = f"_{module.__name__.replace('.', '_')}.{name}"
+        imports = dict(self.imports)
+        with contextlib.suppress(NotWritten):
+            self._assign(key, value)
+            self._module(module.__name__)
+            if not isinstance(value, FIXED):
+                text = self.statements[key].removeprefix(f"{key} = ")
+                self.statements[key] = f"{key} = {self._module('hive.session.objects')}.refilled({key}, {text})"
+            return
+        self.imports = imports
+        self.statements.pop(key, None)
+        self.values.pop(key, None)
 
     def _ordered(self) -> list[str]:
         """Return the bound names so that each follows those that it needs when it is executed."""
@@ -408,6 +473,24 @@ class SessionModule:
         for name in reversed(self.statements):  # what was found later is used by what was found earlier
             visit(name, (name,))
         return list(ordered)
+
+
+def _can_be_written(value: Any) -> bool:
+    """Whether a value has an expression, as far as classes and functions that it needs have."""
+    try:
+        written(value, str, lambda inner: str(inner))
+    except NotWritten:
+        return False
+    return True
+
+
+def _modules_of(module: types.ModuleType) -> list[types.ModuleType]:
+    """Return the modules that a module has imported, or of which it has classes and functions."""
+    values = [*vars(module).values()]
+    names = {str(getattr(one, "__module__", "")) for one in values if callable(one)}
+    found = [one for one in values if isinstance(one, types.ModuleType)]
+    found += [sys.modules[name] for name in sorted(names) if name in sys.modules]
+    return [one for one in found if one is not module and one.__name__ not in ("__main__", "builtins")]
 
 
 def _is_builtin(name: str, value: Any) -> bool:

@@ -50,7 +50,7 @@ def locals_of(around: Sequence[Definition]) -> set[str]:
             parameters = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
             body = function.body if isinstance(function.body, list) else [function.body]  # a lambda's is an expression
             names |= {parameter.arg for parameter in parameters}
-            names |= {name for node in body for name, _ in _bindings(node)}
+            names |= {name for node in body for name, _ in names_bound(node)}
     return names
 
 
@@ -58,7 +58,7 @@ def bound_after(name: str, found: Found, sources: Sequence[SourceText]) -> bool:
     """Whether a statement at the top level of the session binds `name` after the definition `found` was executed."""
     for source in sources:
         for node in source.tree.body:
-            for bound, line in _bindings(node):
+            for bound, line in names_bound(node):
                 if bound == name and (source.order, line) > (found.source.order, found.last):
                     return True
     return False
@@ -76,7 +76,7 @@ def imports_of(name: str, sources: Sequence[SourceText]) -> Iterator[ast.Import 
                 yield from (ast.ImportFrom(node.module, [alias], 0) for alias in bound)
 
 
-def _bindings(node: ast.AST) -> Iterator[tuple[str, int]]:
+def names_bound(node: ast.AST) -> Iterator[tuple[str, int]]:
     """Yield each name that a statement binds in its own scope, and the line."""
     line = getattr(node, "lineno", 0)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -94,4 +94,4 @@ def _bindings(node: ast.AST) -> Iterator[tuple[str, int]]:
     elif isinstance(node, ast.Import | ast.ImportFrom):
         yield from (((alias.asname or alias.name).partition(".")[0], line) for alias in node.names)
     for child in ast.iter_child_nodes(node):
-        yield from _bindings(child)
+        yield from names_bound(child)

@@ -42,21 +42,37 @@ OF_TIME = {
 NUMBER_BYTES = 8  # most bytes of a number that Python's own numbers hold: longdouble has more
 BITS = {1: "uint8", 2: "int16", 4: "int32"}  # bytes of an element of a tensor -> a dtype that NumPy knows, too
 
+FIXED: tuple[Any, ...] = (
+    *PLAIN,
+    float,
+    complex,
+    tuple,
+    frozenset,
+    enum.Enum,
+    pathlib.PurePath,
+    re.Pattern,
+    *BY_REPR,
+    *OF_TIME,
+)
+"""Objects of these types do not change, so a copy is as good."""
+
 Import = Callable[[str], str]
 Define = Callable[[Any], str]
+Share = Callable[[Any], str]
 
 
 class NotWritten(Exception):
     """A value, or a part of it (the argument), has no expression."""
 
 
-def written(value: Any, imported: Import, defined: Define) -> str:
+def written(value: Any, imported: Import, defined: Define, shared: Share = lambda _: "") -> str:
     """Return an expression with the value `value`. Raises NotWritten.
 
     imported: called with the name of a module; returns the name under which the expression finds it.
-    defined: called with a class or function; returns its name.
+    defined: called with a class or function; returns its name. shared: called with an object inside of the value that
+    may change; returns its name if it is in other values, too, else "".
     """
-    text = _Writer(imported, defined).text(value, DEPTH)
+    text = _Writer(imported, defined, shared).text(value, DEPTH)
     if len(text) > VALUE_CHARACTERS:
         raise NotWritten(f"a value of {len(text):,} characters (at most {VALUE_CHARACTERS:,} are sent)")
     return text
@@ -66,10 +82,13 @@ def written(value: Any, imported: Import, defined: Define) -> str:
 class _Writer:
     imported: Import
     defined: Define
+    shared: Share
 
     def text(self, value: Any, depth: int) -> str:
         if depth == 0:
             raise NotWritten("a container that holds itself")
+        if depth < DEPTH and not isinstance(value, (*FIXED, type, types.FunctionType)) and (name := self.shared(value)):
+            return name
         inner = functools.partial(self.text, depth=depth - 1)
         kind = type(value)
         if kind in PLAIN:
@@ -213,7 +232,12 @@ class _Writer:
             return _refuse(value)  # masked arrays, records, memory maps
         if value.dtype.hasobject:
             return _refuse(value)
-        kind = _described(value.dtype)
+        kind, base = _described(value.dtype), value.base
+        while isinstance(base, numpy.ndarray) and isinstance(base.base, numpy.ndarray):
+            base = base.base
+        if type(base) is numpy.ndarray and base.flags.c_contiguous and (name := self.shared(base)):
+            offset = value.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+            return f"{place}.ndarray({value.shape}, {kind!r}, {name}, {offset}, {value.strides})"
         plain = value.dtype.kind in "bif" and value.dtype.itemsize <= NUMBER_BYTES
         if value.size <= SHORT_ARRAY and plain and numpy.isfinite(value).all():
             text = f"{place}.array({ast.unparse(ast.parse(repr(value.tolist())))}, dtype={kind!r})"

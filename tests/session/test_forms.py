@@ -6,6 +6,7 @@ Each form runs as a script, and as a notebook whose cells are separated by `# %%
 
 from __future__ import annotations
 
+import decimal
 import importlib
 import importlib.util
 import linecache
@@ -15,11 +16,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hive.errors import UsageError
 from hive.runtime.process.user_code.code_of_run import installed_folders, is_installed
 from hive.session import SessionModule
+from hive.session.settings import statements_of_settings
 
 WORKS = {
     "modules by other names": "import math as m\nimport os.path\nimport xml.dom\n"
@@ -35,6 +38,17 @@ WORKS = {
     "a list that grew": "A = [1]\ndef target(): return A\n# %%\nA.append(2)\n",
     "arrays": "import numpy as np\nA = np.arange(6.0).reshape(2, 3)\nB = np.float32(2)\nC = np.zeros((0, 2), bool)\n"
     "def target(): return A.tolist(), A.dtype.str, float(B), C.shape, (A * 300).sum()\n",
+    "one array under two names": "import numpy as np\nA = np.zeros(2)\nB = {'a': A}\n"
+    "def target():\n    A[0] += 1\n    return B['a'].tolist() == A.tolist()\n",
+    "one array under two names, the container first": "import numpy as np\nA = np.zeros(2)\nB = [A, {'a': A}]\n"
+    "def target():\n    B[0][0] += 1\n    return B[1]['a'][0] == A[0]\n",
+    "one list in two containers": "L = [0]\nA = {'l': L}\nB = (1, L)\ndel L\n"
+    "def target():\n    A['l'].append(1)\n    return len(B[1]) == len(A['l'])\n",
+    "one list twice in a container": "A = [[0]] * 3\ndef target():\n    A[0][0] += 1\n    return A[2] == A[0]\n",
+    "one list in two attributes": "class C:\n    a = b = [0]\n"
+    "def target():\n    C.a.append(1)\n    return C.b == C.a\n",
+    "a view of an array": "import numpy as np\nA = np.zeros((3, 2))\nB = A.T[1, 1:]\n"
+    "def target():\n    A[2, 1] += 1\n    return B.tolist() == A[1:, 1].tolist(), B.shape\n",
     "large arrays": "import numpy as np\nA = np.random.default_rng(1).normal(size=(40, 30))\n"
     "def target(): return A.sum(), A.shape, A.flags.writeable\n",
     "tables": "import pandas as pd\n"
@@ -341,6 +355,75 @@ def test_changes_of_imported_modules_are_repeated(
             SessionModule().add(target, "target")
     finally:
         sys.modules.pop("own_parts", None)
+
+
+OWN_SETTINGS = """
+import collections
+class Options:
+    def __init__(self): self.wind = 0
+_private = 1
+count = 0
+options = Options()
+table = dict(a=1)
+made = [n for n in range(2)]
+SIZE = None
+connected, connection = False, None
+def connect():
+    global connected, connection
+    connected, connection = True, iter([1])
+def set_count(value):
+    global count, late
+    count = late = value
+"""
+OWN_WORLD = """
+import own_settings
+from own_settings import Options, options, table
+def seen():
+    late = getattr(own_settings, "late", None)
+    assert not own_settings.connected
+    return own_settings._private, own_settings.count, late, options.wind, table, own_settings.made, own_settings.SIZE
+"""
+OWN_SETTING = {
+    "a private name": "own_settings._private = 7",
+    "a name bound by a function": "own_settings.set_count(3)",
+    "an attribute of an object": "own_settings.options.wind = 5",
+    "a container": "own_settings.table['b'] = 2\nown_settings.made.append(9)",
+    "an array": "import numpy\nown_settings.SIZE = [numpy.zeros(2).tolist()]",
+}
+
+
+@pytest.mark.parametrize("setting", OWN_SETTING)
+def test_what_a_script_sets_in_its_modules_holds_elsewhere(
+    setting: str, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_settings.py").write_text(OWN_SETTINGS)
+    (tmp_path / "own_world.py").write_text(OWN_WORLD)
+    try:
+        target = program(
+            f"import own_settings, own_world\n{OWN_SETTING[setting]}\ndef target(): return own_world.seen()\n"
+        )
+        expected, session = target(), SessionModule()
+        sys.modules["own_settings"].connect()  # which is not sent, nor that it was done
+        (tmp_path / "session.py").write_text((session.add(target, "target"), session.text())[1])
+        for name in ("own_settings", "own_world"):
+            del sys.modules[name]
+        found: dict[str, Any] = {"__name__": "session"}
+        exec(compile((tmp_path / "session.py").read_text(), "session.py", "exec", dont_inherit=True), found)
+        assert found["target"]() == expected
+    finally:
+        for name in ("own_settings", "own_world"):
+            sys.modules.pop(name, None)
+
+
+def test_settings_of_libraries_are_statements() -> None:
+    assert [*statements_of_settings(str)] == []
+    with decimal.localcontext(prec=3), np.errstate(over="raise"), np.printoptions(precision=2):
+        first, second = statements_of_settings(str)
+    assert "decimal.Context(prec=3" in first
+    assert "decimal.Overflow" in first
+    assert "'over': 'raise'" in second
+    assert "'precision': 2" in second
 
 
 def test_a_project_inside_its_virtual_environment_is_not_installed(

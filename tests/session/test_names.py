@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from hive.session.names import _bindings
+from hive.session.names import names_bound
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ from hive.session.names import _bindings
     ],
 )
 def test_a_statement_binds_its_own_names(code: str, names: set[str]) -> None:
-    assert {name for name, _ in _bindings(ast.parse(code))} == names
+    assert {name for name, _ in names_bound(ast.parse(code))} == names

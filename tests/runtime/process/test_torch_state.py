@@ -8,12 +8,20 @@ import pytest
 import torch
 
 from hive.runtime.process.user_code import torch_state
-from hive.runtime.process.user_code.torch_state import TorchState, environment_torch, environments_differ, hive_torch
+from hive.runtime.process.user_code.torch_state import (
+    NumpyState,
+    TorchState,
+    environment_torch,
+    environments_begin_with,
+    environments_differ,
+    hive_torch,
+)
 
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch_state, "_environments", None)
+    monkeypatch.setattr(torch_state, "_numpy", None)
     before = TorchState.now()
     assert before is not None
     yield
@@ -38,6 +46,18 @@ def test_code_of_an_environment_keeps_what_it_has_set() -> None:
     with environment_torch():
         assert TorchState.now() == changed
     assert TorchState.now() == hives
+
+
+def test_environments_begin_with_what_the_script_has_set() -> None:
+    hives, hives_numpy = TorchState.now(), NumpyState.now()
+    scripts = NumpyState({**hives_numpy.errors, "over": "raise"}, {**hives_numpy.printing, "precision": 2})
+    with environment_torch():  # an import, for example
+        environments_begin_with(scripts, dtype="float64")
+    assert (TorchState.now(), NumpyState.now()) == (hives, hives_numpy)
+    with environment_torch():
+        assert (torch.empty(0).dtype, NumpyState.now()) == (torch.float64, scripts)
+    assert (TorchState.now(), NumpyState.now()) == (hives, hives_numpy)
+    assert environments_differ()
 
 
 def test_an_environment_that_sets_nothing_costs_nothing() -> None:

@@ -1,21 +1,28 @@
-"""Keeps settings of torch apart: those of environments, those of a host script, and those that hive computes with.
+"""Keeps settings of torch and NumPy apart: those of environments, of a host script, and those that hive computes with.
 
 `torch.set_default_dtype`, `torch.set_default_device`, `torch.set_grad_enabled` and `torch.set_num_threads` hold for the
 whole process (or thread). hive computes with float32, on the CPU, and with gradients,
 whatever a script has set before it calls hive: `hive_torch`. An environment that sets them when its module is imported
-or in its constructor has them while its code runs, and nowhere else: `environment_torch`.
+or in its constructor has them while its code runs, and nowhere else: `environment_torch`. So it is with NumPy's
+`seterr` and `set_printoptions`, which would make hive's own sums raise.
 
-This layer does not import torch; without torch there is nothing to keep.
+This layer does not import torch; without torch there is nothing of it to keep.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
+
+import numpy as np
+
+PRINTING = ("edgeitems", "threshold", "floatmode", "precision", "suppress", "linewidth", "nanstr", "infstr", "sign")
+"""Arguments of numpy.set_printoptions that are kept: plain values."""
 
 DEVICE: ContextVar[str] = ContextVar("device", default="cpu")
 """Where hive makes tensors; "meta" while it builds a network without memory (hive.networks.build.layers)."""
@@ -53,30 +60,70 @@ class TorchState:
             torch.set_grad_enabled(self.gradients)
 
 
+@dataclass(frozen=True)
+class NumpyState:
+    """What NumPy does about floating-point errors, and how it prints arrays."""
+
+    errors: Mapping[str, Any]
+    printing: Mapping[str, Any]
+
+    @classmethod
+    def now(cls) -> NumpyState:
+        """Return the current settings."""
+        return cls(np.geterr(), {name: value for name, value in np.get_printoptions().items() if name in PRINTING})
+
+    def restore(self) -> None:
+        """Make these the current settings."""
+        np.seterr(**self.errors)
+        np.set_printoptions(**self.printing)
+
+
 _environments: TorchState | None = None  # that of the environments of this process, if it is not hive's
+_numpy: NumpyState | None = None  # the same of NumPy
 
 
 def environments_differ() -> bool:
     """Return whether an environment of this process has changed the settings that its code runs with."""
-    return _environments is not None
+    return _environments is not None or _numpy is not None
+
+
+def environments_begin_with(numpy: NumpyState | None = None, *, dtype: str = "", gradients: bool = True) -> None:
+    """Let environments of this process have these settings: those of the script that started the run.
+
+    dtype: the default one of torch, "" for hive's. They replace none that an environment has made itself.
+    """
+    global _environments, _numpy
+    _numpy = _numpy or numpy
+    if (dtype or not gradients) and _environments is None:
+        import_module("torch")
+        mine = TorchState.now()
+        assert mine is not None
+        _environments = replace(mine, gradients=gradients)
+        if dtype:
+            _environments = replace(_environments, dtype=getattr(sys.modules["torch"], dtype))
 
 
 @contextmanager
 def environment_torch() -> Iterator[None]:
     """Run code of an environment with the settings that environments of this process have made; restore hive's."""
-    global _environments
-    mine = TorchState.now()
-    if mine is None:
-        yield
-        return
-    if _environments is not None:
+    global _environments, _numpy
+    mine, my_numpy = TorchState.now(), NumpyState.now()
+    if _environments is not None and mine is not None:
         _environments.restore()
+    if _numpy is not None:
+        _numpy.restore()
+    given = _environments, _numpy
     try:
         yield
     finally:
-        now = TorchState.now()
-        _environments = None if now == mine else now
-        mine.restore()
+        now, numpy_now = TorchState.now(), NumpyState.now()
+        if (_environments, _numpy) == given:  # else the code has called `environments_begin_with`
+            _numpy = None if numpy_now == my_numpy else numpy_now
+            if mine is not None:
+                _environments = None if now == mine else now
+        my_numpy.restore()
+        if mine is not None:
+            mine.restore()
 
 
 @contextmanager
