@@ -2,6 +2,7 @@
 
     argv        its arguments, which modules of environments may read; ["hive"] for a run that `hive up` started
     folder      its working folder
+    path        its Python path: the folder of its script, and what it has added
     hash_seed   that of the processes which import users' code (hive.hash_seed)
 
 Arguments may hold secrets, so the file is readable by its owner only, and no command shows, exports or sends it.
@@ -14,7 +15,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hive.errors import RecordError
@@ -32,12 +33,15 @@ class Program:
     argv: list[str]
     folder: str
     hash_seed: str = SEED
+    path: list[str] = field(default_factory=list)
 
 
 def write_program(run: RunDirectory, argv: Sequence[str]) -> None:
     """Write what this process, which starts or continues a run, gives to users' code. Raises RecordError."""
     seed = os.environ.get(VARIABLE, SEED)
-    data = json_text(dataclasses.asdict(Program([*argv], os.getcwd(), seed)), indent=1).encode(errors="surrogateescape")
+    path = [] if tuple(argv) == COMMAND else [one for one in sys.path if os.path.isabs(one)]
+    program = Program([*argv], os.getcwd(), seed, path)
+    data = json_text(dataclasses.asdict(program), indent=1).encode(errors="surrogateescape")
     try:
         run.program_file.unlink(missing_ok=True)
         with open(os.open(run.program_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
@@ -55,7 +59,7 @@ def read_program(run: RunDirectory) -> Program | None:
 
 
 def enter(run: RunDirectory) -> None:
-    """Give users' code in this process the arguments and the folder that the run's program had.
+    """Give users' code in this process the arguments, the folder and the Python path that the run's program had.
 
     The folder is changed only where it still exists. The command `hive` also takes the hash seed of the run.
     """
@@ -67,5 +71,5 @@ def enter(run: RunDirectory) -> None:
     with contextlib.suppress(OSError, ValueError):
         if Path(program.folder).is_dir() and not Path(program.folder).samefile("."):
             os.chdir(program.folder)
-            if program.folder not in sys.path:
-                sys.path.append(program.folder)
+            program.path.append(program.folder)
+    sys.path += [one for one in dict.fromkeys(program.path) if one not in sys.path]  # last: they hide no module

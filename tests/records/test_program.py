@@ -35,8 +35,24 @@ def test_arguments_and_folder_reach_users_code(
     enter(run)
     assert sys.argv[:3] == ["train.py", "--wind", "5"]
     assert Path.cwd() == tmp_path
+    assert str(tmp_path) in sys.path
     assert read_program(run) is not None
     assert seed_of(run.path) == SEED
+
+
+def test_modules_beside_a_script_are_found_by_their_names(
+    run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an environment that a script names by a text, `env="lock:Lock"`."""
+    monkeypatch.setattr(sys, "argv", ["pytest"])
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    write_program(run, ["train.py"])
+    found = sys.path[1:]
+    monkeypatch.setattr(sys, "path", [*found])
+    enter(run)
+    assert sys.path == [*found, str(tmp_path)]
+    write_program(run, ["hive"])
+    assert read_program(run) == Program(["hive"], str(Path.cwd()), os.environ.get(VARIABLE, SEED))
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"hash_seed": 5}', '{"hash_seed": "5; rm"}'])
