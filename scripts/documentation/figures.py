@@ -52,6 +52,19 @@ def parity(name: str = "parity") -> str:
     return table(["task", "trainer", "steps", "mean return of 30 episodes"], sorted(found))
 
 
+def init() -> str:
+    groups = {(task, who): rows for (task, who), rows in grouped(rows_of("init"), "task", "trainer").items()}
+    found = []
+    for task in sorted({task for task, _ in groups}):
+        bare, ours = groups[task, "hive:bare"], groups[task, "hive:init"]
+        same = {(row["seed"], row["mean_return"]) for row in bare} == {
+            (row["seed"], row["mean_return"]) for row in ours
+        }
+        texts = [spread(bare, "mean_return"), "the same numbers" if same else spread(ours, "mean_return")]
+        found.append((task.removeprefix("init-"), f"{int(bare[0]['steps']):,}", *texts))
+    return table(["environment", "steps", "scheme alone", "`hive init`"], found)
+
+
 def earlier_parity() -> str:
     return parity("parity_earlier")
 
@@ -143,6 +156,12 @@ SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
     "Returns without further keys": (
         "`bare.csv`: the defaults of each scheme, by commit; seeds 101 and more, and 21 to 35, chose them.",
         bare,
+    ),
+    "hive init against the scheme alone": (
+        "`init.csv`, by `scripts/parity`: mean return of the last 100 training episodes, with the config that `hive "
+        "init` writes and with the same scheme, environment and needed wrappers alone. Where it writes nothing else that "
+        "matters, the numbers are the same for each seed.",
+        init,
     ),
     "Q-learning without a replay memory": ("`q_learning.csv`.", q_learning),
     "What lag costs": ("`lag_objective.csv`; [what agents learn](learning.md#what-lag-costs) explains it.", lag),
