@@ -159,7 +159,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[], str]]] = {
     ),
     "hive init against the scheme alone": (
         "`init.csv`, by `scripts/parity`: mean return of the last 100 training episodes, with the config that `hive "
-        "init` writes and with the same scheme, environment and needed wrappers alone. Where it writes nothing else that "
+        "init` writes and with the same scheme, environment and needed wrappers alone. Where it writes nothing that "
         "matters, the numbers are the same for each seed.",
         init,
     ),
