@@ -24,6 +24,7 @@ from hive.api.result import Result
 from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.playing import Source, cut_note, policies_and_config, sources
 from hive.config import Config, load_config
+from hive.config.answers import answered
 from hive.config.references import beside
 from hive.envs.agents.seats import RETURN_OF, TEAM
 from hive.errors import HiveError, UsageError
@@ -74,6 +75,7 @@ class Score:
 
 
 @by_name(2, lambda given: f"hive.evaluate(policy, env, episodes={given[2]!r})")
+@answered("evaluate")
 def evaluate(
     policy: Any,
     env: Any = None,

@@ -24,7 +24,7 @@ from hive.cli.parts.resuming import prepare
 from hive.cli.parts.select_run import named_run
 from hive.cli.parts.starting import began, failed_start, raise_failure, run_quietly
 from hive.config import load_config
-from hive.config.other_names import no_attribute
+from hive.config.answers import answers
 from hive.errors import ActorFailed, HiveError, RecordError, UsageError, brief
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, Summary, policy_directory, read_jsonl
@@ -69,6 +69,7 @@ class EpisodeCount(int):
         return _columns(read_jsonl(file))
 
 
+@answers("result")
 @dataclass(frozen=True, repr=False)
 class Result(Summary):
     """The summary of a run that has ended, with its curves and its policy. `hive.train` and `hive.run` return it.
@@ -101,9 +102,6 @@ class Result(Summary):
 
     def __fspath__(self) -> str:
         return str(self.directory)  # so that hive.load takes a result
-
-    def __getattr__(self, name: str) -> Any:
-        raise no_attribute(self, "result", name)
 
     def __repr__(self) -> str:
         mean = self.return_text

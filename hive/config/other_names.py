@@ -6,18 +6,15 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
-
-AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 RENAMED: Mapping[str, str] = {
     "gradients.decentralised": "gradients.decentralized",
@@ -53,41 +50,11 @@ def note_on_table(name: str, table: Mapping[str, Any]) -> str:
 def way_of(table: str, name: str) -> str:
     """Return hive's way for a name of Python in another trainer; "" for other names.
 
-    table: where the name is looked for: "hive", "policy", "result", "event", "callback", or "method" of callbacks.
+    table: where the name is looked for: "hive", "policy", "result", ..., or "method" of callbacks.
     """
     if table == "hive" and (scheme := name.lower().removesuffix("config")) in SCHEMES and not name.islower():
         return f'hive.train("{scheme}", env="CartPole-v1", steps=100_000) trains; hive.load(RUN) loads a policy'
-    return _document()[table].get(name, "")
-
-
-def no_attribute(owner: object, table: str, name: str) -> AttributeError:
-    """Return the error for an attribute that an object does not have, with hive's way as its hint. table: see above."""
-    text = f"'{type(owner).__name__}' object has no attribute '{name}'"
-    if name.startswith("__") or not (way := way_of(table, name)):
-        return AttributeError(text, name=name, obj=owner)
-    error = AttributeError(text, name=None, obj=owner)  # without the name Python adds no similar one
-    error.add_note(f"hint: {way}")
-    return error
-
-
-def names_keywords(table: str, what: str) -> Callable[[AnyFunction], AnyFunction]:
-    """Make a function name hive's way for keywords that it does not have. what: how errors call the function."""
-
-    def decorated(function: AnyFunction) -> AnyFunction:
-        known = inspect.signature(function).parameters.keys()
-
-        @functools.wraps(function)
-        def call(*given: Any, **named: Any) -> Any:
-            if named and (others := [name for name in named if name not in known]):
-                error = TypeError(f"{what} has no argument `{others[0]}`")
-                if way := way_of(table, others[0]):
-                    error.add_note(f"hint: {way}")
-                raise error
-            return function(*given, **named)
-
-        return cast(AnyFunction, call)
-
-    return decorated
+    return _document().get(table, {}).get(name, "")
 
 
 def is_key(full: str) -> bool:

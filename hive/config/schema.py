@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hive.config.algorithms import LARGEST_INTEGER, AlgorithmConfig, ReplayConfig, unused_keys
+from hive.config.answers import answers
 from hive.config.each import are_each, evaluator_indices, training_indices
 from hive.config.keys import REQUIRED, is_reference, is_topology_reference, key, keys_of
 from hive.config.limits import START_LIMIT_S
@@ -766,6 +767,7 @@ class ConfigEntry:
     changed: bool
 
 
+@answers("config")
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """A complete config. Two configs are equal if their values are; `origins` are not compared."""

@@ -29,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 
 from hive.config import NetworkConfig
-from hive.config.other_names import names_keywords, no_attribute
+from hive.config.answers import answered, answers
 from hive.envs import ActionSpec, ObservationSpec, action_converter, each_action
 from hive.errors import HiveError, MemoryShort, NetworkError, RecordError, UsageError, brief
 from hive.free_memory import allocation_limit, free_memory, size_text
@@ -53,6 +53,7 @@ from hive.runtime.process.user_code.torch_state import hive_torch
 REFERENCES = ("module", "extractor", "policy_head", "value_head")  # keys of [network] that may name user-defined code
 
 
+@answers("policy")
 class Policy:
     """A trained policy: a function from observations to actions.
 
@@ -84,9 +85,6 @@ class Policy:
         self.env_steps = int(facts.get("env_steps", 0))
         self.mean_return: float | None = facts.get("mean_return")
 
-    def __getattr__(self, name: str) -> Any:
-        raise no_attribute(self, "policy", name)
-
     def __repr__(self) -> str:
         where = ""
         if self.checkpoint is not None:
@@ -114,7 +112,7 @@ class Policy:
         return self._remembers.initial(batch)
 
     @brief
-    @names_keywords("policy", "a policy")
+    @answered("policy")
     @hive_torch()
     def __call__(
         self,
@@ -182,6 +180,7 @@ class Policy:
 
 
 @brief
+@answered("load")
 @hive_torch()
 def load(
     place: str | os.PathLike[str], which: str = "latest", *, own_code: bool = False, policy: str | None = None

@@ -17,6 +17,7 @@ import numpy as np
 
 from hive.algorithms.parameters import update_parameter
 from hive.config import Config
+from hive.config.answers import answers
 from hive.errors import ConfigError, MemoryShort, brief
 from hive.experience import steps_in
 from hive.free_memory import free_memory, size_text
@@ -29,6 +30,7 @@ from hive.training.update.learner import Count, mean_return
 from hive.training.update.replica import Replica
 
 
+@answers("trainer")
 class Trainer:
     """Collects, computes gradients and updates, in turns, with the newest weights.
 

@@ -258,7 +258,7 @@ class Trials:
         for one in (*refused, *([beside] if beside is not None and beside.returncode == 2 else [])):
             if ending.form not in (*RESUMES, "namespaces") or not re.search(rf"{NAME}-1|no run", commands.text(one)):
                 ending.broken.append("a command was refused for another reason")
-        traces = [text for text in commands.texts() if "Traceback" in text]
+        traces = [text for text in commands.texts() if "Traceback" in text and not came_early(text)]
         if traces and ending.form not in ("script", "quiet"):
             ending.broken.append(f"a traceback: {traces[0][-SHOWN:]}")
 
@@ -313,6 +313,11 @@ def run_is_gone(ending: Ending, commands: Commands, run: RunDirectory) -> None:
     code, text = commands.finish(*hive_command("prune", "--yes"))
     if code != 0 or run.path.exists():
         ending.broken.append(f"`hive prune` leaves a run that never began, code {code}: {text[-SHOWN:]}")
+
+
+def came_early(text: str) -> bool:
+    """Whether a traceback is that of Ctrl-C while Python still imported the package, before any command of hive."""
+    return text.rstrip().endswith("KeyboardInterrupt") and "hive/cli/__init__.py" not in text
 
 
 def supervises(pid: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -211,7 +212,7 @@ OWNERS: dict[str, Any] = {
 @pytest.mark.parametrize("table", OWNERS)
 def test_names_of_python_are_answered_where_hive_does_not_have_them(table: str) -> None:
     owner = OWNERS[table]
-    names = other_names(table)
+    names = {name: way for name, way in other_names(table).items() if not name.startswith("__")}  # those are calls
     assert names
     assert not names.keys() & {*dir(owner), *getattr(owner, "__dataclass_fields__", ())}
     for name, way in names.items():
@@ -243,3 +244,28 @@ def test_the_keys_of_the_ways_in_python_are_accepted(way: str) -> None:
     keywords = set(re.findall(r"(\w+)=(?=[^,])", call))
     for keyword in keywords - {"env"}:
         assert len(homes_of(keyword)) == 1, keyword
+
+
+@pytest.mark.parametrize(
+    ("act", "way"),
+    [
+        (lambda: hive.Policy("run"), "hive.load"),  # type: ignore[call-arg, arg-type]
+        (lambda: hive.Config(), "hive.train"),  # type: ignore[call-arg]
+        (lambda: hive.Trainer(env="CartPole-v1"), "hive.train"),  # type: ignore[call-arg]
+        (lambda: hive.Result("cart-1"), "hive.Result.open"),  # type: ignore[call-arg]
+        (lambda: hive.Result.__new__(hive.Result)[0], "result.mean_return_100"),  # type: ignore[index]
+        (lambda: list(hive.Policy.__new__(hive.Policy)), "action = policy(observation)"),  # type: ignore[call-overload]
+        (lambda: hive.evaluate("run", n_eval_episodes=5), "`episodes`"),  # type: ignore[call-arg]
+        (lambda: hive.load("run", device="cuda"), "CPU"),  # type: ignore[call-arg]
+    ],
+)
+def test_calls_of_another_form_are_answered_by_hive_s_way(act: Callable[[], object], way: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        act()
+    assert way in "".join(raised.value.__notes__)
+
+
+def test_an_error_inside_of_a_call_gets_no_hint() -> None:
+    with pytest.raises(TypeError) as raised:
+        hive.load(3)  # type: ignore[arg-type]
+    assert not getattr(raised.value, "__notes__", [])

@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hive.config.other_names import no_attribute, way_of
+from hive.config.answers import answers
+from hive.config.other_names import way_of
 from hive.config.values import closest
 from hive.errors import TopologyError, UsageError
 from hive.plain_data import is_plain
@@ -32,11 +33,9 @@ MOST_LOGGED = 200  # metrics of one event: more are a mistake, such as a name wi
 NAME_BYTES = 200  # of the name of a metric, attribute or option
 
 
+@answers("callback")
 class Callback:
     """What a callback may have. Override any of these methods; each is called with one event."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise no_attribute(self, "callback", name)
 
     def on_round(self, event: RoundEvent) -> None:
         """Follow the end of a round: each collector has made one more rollout, and all updates of it are made."""
@@ -114,6 +113,7 @@ class EnvironmentHandle:
         self._actions.changes.append((kind, name, value))
 
 
+@answers("event")
 @dataclass(frozen=True, kw_only=True)
 class CallbackEvent:
     """What all events have. Counts are those of the run when the event happens."""
@@ -124,9 +124,6 @@ class CallbackEvent:
     mean_return_100: float  # mean of the last 100 training returns, of fewer if there are fewer; NaN before the first
     number_of_episodes: int = 0  # training episodes so far
     _actions: Actions = field(default_factory=Actions, repr=False, compare=False)
-
-    def __getattr__(self, name: str) -> Any:
-        raise no_attribute(self, "event", name)
 
     @property
     def env(self) -> EnvironmentHandle:
