@@ -16,7 +16,7 @@ from hive.envs.spaces.observation import observation_spec
 from hive.envs.statistics import Watched
 from hive.envs.vectors.checks import Checks
 from hive.envs.vectors.python_vector import PythonVector
-from hive.envs.vectors.rows import FinalObservations
+from hive.envs.vectors.rows import FinalObservations, StepRow
 from hive.errors import EnvironmentFailed
 
 
@@ -127,6 +127,26 @@ def test_bad_masks_are_named(mask: Any, text: str) -> None:
     environment.reset()
     with pytest.raises(EnvironmentFailed, match=text):
         stored(environment, environment.step(0)[0])
+
+
+@pytest.mark.parametrize("method", ["reset", "step"])
+def test_results_of_the_old_package_gym_are_named(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dictionary of two parts is not taken for the pair of reset."""
+    environment: Any = Doors([np.ones(3)] * 3, key="allowed")
+    old = environment.given
+    kept = 1 if method == "reset" else 4
+    given = getattr(environment, method)
+    monkeypatch.setattr(environment, method, lambda *a, **k: given(*a, **k)[:kept] if kept > 1 else old()[0])
+    vector = PythonVector("Doors", [Masked(environment, "allowed", "Doors")])
+    row = StepRow.allocate(vector.observation, 1)
+
+    def play() -> None:
+        vector.reset([1], row.observations)
+        vector.step(np.zeros(1, np.int64), row)
+
+    with pytest.raises(EnvironmentFailed, match=f"from {method}, expected") as caught:
+        play()
+    assert "old package gym" in caught.value.hint
 
 
 def test_every_choice_needs_an_allowed_action() -> None:

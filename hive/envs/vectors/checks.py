@@ -44,7 +44,7 @@ SOME_ACTION = (
 )
 NO_SEED = (
     "define `def reset(self, *, seed=None, options=None)`, and begin it with `super().reset(seed=seed)` in a class of "
-    "gymnasium.Env"
+    "gymnasium.Env; for a class of a package, in a subclass"
 )
 SHOWN_LENGTH = 60  # maximum characters of a reward in an error
 
