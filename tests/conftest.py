@@ -7,8 +7,8 @@ Live tests start whole runs, kill them and wait for what comes of it. They follo
 of four, which begin with them, because they take longest.
 
     pytest -m full     what the everyday tier leaves out; it loads only files in which `mark.full` occurs
-                       of those that show again what others show, marked `rotates=True`, a quarter: another one for
-                       another commit; `--rotation=2` runs the third quarter, `--rotation=all` all
+    pytest --rotation=2, --rotation=all
+                       which quarter runs of the tests that show again what others show; it changes with the commit
     pytest --affected  what the changes can reach that are not committed; `--affected=main`: since that revision
 """
 
@@ -87,7 +87,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mutations", type=int, default=20, help="of each run, in tests/cli/test_hostile_files.py")
     parser.addoption("--mutations-seed", type=int, default=0, help="the first of their seeds")
     parser.addoption("--write", action="store_true", help="write the pages of tests/cli/test_wording.py anew")
-    parser.addoption("--rotation", metavar="0-3|all", help="which quarter of the full tier's repeating tests runs")
+    parser.addoption("--rotation", metavar="0-3|all", help="which quarter of repeating tests runs")
     parser.addoption(
         "--affected", nargs="?", const="HEAD", metavar="REVISION", help="tests that changes since it reach"
     )
@@ -123,7 +123,7 @@ def rotation(config: pytest.Config) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.option.markexpr == "full" and config.args_source is not pytest.Config.ArgsSource.ARGS:
+    if config.args_source is not pytest.Config.ArgsSource.ARGS:
         terminalreporter.write_line(f"of the tests that repeat others, a quarter ran: --rotation={rotation(config)}")
 
 
@@ -149,7 +149,7 @@ def _leave_out_repeating(config: pytest.Config, items: list[pytest.Item]) -> Non
     left: list[pytest.Item] = []
     for item in items:
         mark = item.get_closest_marker("full")
-        repeats = mark is not None and mark.kwargs.get("rotates")
+        repeats = (mark is not None and mark.kwargs.get("rotates")) or item.get_closest_marker("rotates")
         turn = zlib.crc32(item.nodeid.encode()) % ROTATIONS
         (left if repeats and str(turn) != chosen else kept).append(item)
     config.hook.pytest_deselected(items=left)

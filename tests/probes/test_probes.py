@@ -47,6 +47,7 @@ def chooses(learned: Learned, state: int, action: int, share: float = 0.95) -> N
         assert learned.probabilities[state, action] >= share
 
 
+@pytest.mark.rotates
 @every_algorithm
 def test_the_value_of_a_constant_reward(tmp_path: Path, algorithm: str) -> None:
     learned = learn(tmp_path, algorithm, "ConstantReward", 8, algorithm__learning_rate=0.5)
@@ -54,6 +55,7 @@ def test_the_value_of_a_constant_reward(tmp_path: Path, algorithm: str) -> None:
 
 
 @pytest.mark.full(reason="what it finds, other probes find too: see scripts/mutants", rotates=True)
+@pytest.mark.rotates
 @every_algorithm
 def test_the_value_falls_until_the_last_step(tmp_path: Path, algorithm: str) -> None:
     """Episodes of five steps in rollouts of three: most rollouts end within one."""
@@ -61,6 +63,7 @@ def test_the_value_falls_until_the_last_step(tmp_path: Path, algorithm: str) -> 
     values_are(learned, [sum(G**k for k in range(left)) for left in (5, 4, 3, 2, 1)])
 
 
+@pytest.mark.rotates
 @every_algorithm
 def test_one_update_number_by_number(tmp_path: Path, algorithm: str) -> None:
     """Each environment visits states 0 1 2 3 4 0 and bootstraps from state 1, so all numbers follow from the initial V.
@@ -82,6 +85,7 @@ def test_one_update_number_by_number(tmp_path: Path, algorithm: str) -> None:
     np.testing.assert_allclose(train(tmp_path, config).values, before + rate * step, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.rotates
 @every_algorithm
 def test_credit_over_two_steps(tmp_path: Path, algorithm: str) -> None:
     """Random actions take different shares of the two branches, so action values need larger rounds."""
@@ -93,6 +97,7 @@ def test_credit_over_two_steps(tmp_path: Path, algorithm: str) -> None:
     values_are(learned, [G, 2.0, 0.0], 0.06)
 
 
+@pytest.mark.rotates
 @every_algorithm
 def test_choice_by_observation(tmp_path: Path, algorithm: str) -> None:
     policy: Any = {"algorithm__learning_rate": 6.0, "algorithm__value_loss_weight": 0.07}
@@ -102,6 +107,7 @@ def test_choice_by_observation(tmp_path: Path, algorithm: str) -> None:
     values_are(learned, [1.0, 1.0, 1.0], 0.05)
 
 
+@pytest.mark.rotates
 @every_algorithm
 def test_choice_of_allowed_actions(tmp_path: Path, algorithm: str) -> None:
     """The environment raises if a forbidden arm is pulled, while the policy explores or is greedy."""
@@ -115,6 +121,7 @@ def test_choice_of_allowed_actions(tmp_path: Path, algorithm: str) -> None:
         assert learned({"state": state, "action_mask": np.array([0, 0, 1])}) == 2
 
 
+@pytest.mark.rotates
 @every_algorithm
 def test_choice_by_each_part_of_an_observation(tmp_path: Path, algorithm: str) -> None:
     policy: Any = {"algorithm__learning_rate": 4.0, "algorithm__value_loss_weight": 0.05}
@@ -123,6 +130,7 @@ def test_choice_by_each_part_of_an_observation(tmp_path: Path, algorithm: str) -
     assert [int(learned(Parts.seen(state))) for state in range(8)] == list(range(8))
 
 
+@pytest.mark.rotates
 @every_algorithm
 def test_choice_under_delay(tmp_path: Path, algorithm: str) -> None:
     """Four steps in rollouts of three: the reward reaches the first choice only through values."""
@@ -133,6 +141,7 @@ def test_choice_under_delay(tmp_path: Path, algorithm: str) -> None:
     np.testing.assert_allclose(learned.values[[0, 2, 4, 6]], [G**3, G**2, G, 1.0], atol=0.03)
 
 
+@pytest.mark.rotates
 @every_algorithm
 def test_truncation_against_termination(tmp_path: Path, algorithm: str) -> None:
     learned = learn(tmp_path, algorithm, "Ends", 40, algorithm__discount=G)
@@ -147,6 +156,7 @@ LARGE: dict[str, Any] = {
 """Rounds of many samples and a falling rate, for what has to be averaged."""
 
 
+@pytest.mark.rotates
 @every_policy
 def test_the_policy_that_reward_and_entropy_agree_on(tmp_path: Path, algorithm: str) -> None:
     """p maximises p + w H(p) where p = 1 / (1 + exp(-1 / w)), and is then the value of the state."""
@@ -169,6 +179,7 @@ OTHER = pytest.param("output", marks=pytest.mark.full(reason="the other kind of 
 
 
 @pytest.mark.parametrize("deviation", ["parameter", OTHER])
+@pytest.mark.rotates
 @every_policy
 def test_the_continuous_action_that_reward_and_entropy_agree_on(tmp_path: Path, algorithm: str, deviation: str) -> None:
     """The mean is the target. The deviation s maximises -s^2 + w log s where s^2 = w / 2, and the value is -s^2."""
@@ -215,6 +226,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("memory", KINDS)
+@pytest.mark.rotates
 @every_policy
 def test_the_memory_of_the_first_observation(tmp_path: Path, algorithm: str, memory: str) -> None:
     """The last action of an episode must be the number that its first observation showed, which earns 1."""
@@ -226,6 +238,7 @@ def test_the_memory_of_the_first_observation(tmp_path: Path, algorithm: str, mem
 
 
 @pytest.mark.parametrize("frames", [3, pytest.param(2, marks=pytest.mark.full(reason="shows that it needs three"))])
+@pytest.mark.rotates
 @every_algorithm
 def test_choice_by_an_earlier_observation(tmp_path: Path, algorithm: str, frames: int) -> None:
     """Greedy play earns 4 in an episode; without the frame two steps before, 3 on average."""
@@ -241,6 +254,7 @@ WEIGHTS = [1.0, pytest.param(0.0, marks=pytest.mark.full(reason="shows that the 
 
 
 @pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.rotates
 @every_policy
 def test_novelty_leads_to_a_reward_that_chance_does_not_find(tmp_path: Path, algorithm: str, weight: float) -> None:
     """20,000 steps are some 10,000 episodes by chance, of which in all likelihood none earns 1."""

@@ -22,6 +22,7 @@ EXACT = pytest.mark.full(reason="modes in which ppo runs every day", rotates=Tru
 EVERY = [place if FREE in place.values else pytest.param(*place.values, marks=EXACT, id=place.id) for place in GRID]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("collection", "gradients", "collectors", "workers"), EVERY)
 def test_it_runs_in_every_mode(tmp_path: Path, collection: str, gradients: str, collectors: int, workers: int) -> None:
     check_grid(tmp_path, "impala", (collection, gradients, collectors, workers), run__steps=64)

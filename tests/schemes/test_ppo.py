@@ -22,6 +22,7 @@ PARALLEL = {"collection__workers": 2, "gradients__workers": 2}
 LEARN = {"run__steps": 20_000, "run__stop_at_return": 0.97, "collection__envs": 8, "algorithm__learning_rate": 0.02}
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("collection", "gradients", "collectors", "workers"), GRID)
 def test_it_runs_in_every_mode(tmp_path: Path, collection: str, gradients: str, collectors: int, workers: int) -> None:
     few = {"algorithm__epochs": 1, "algorithm__minibatches": 2}

@@ -118,6 +118,7 @@ def copied(run: RunDirectory, path: Path) -> RunDirectory:
     return directory
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("name", "key", "value"), [(n, *change) for n in RUNS for change in changes_of(n)])
 def test_a_resumed_run_goes_on_in_rounds_of_another_shape(
     tmp_path: Path, trained: dict[str, RunDirectory], name: str, key: str, value: Any
