@@ -209,6 +209,8 @@ def owner_of(run: RunDirectory) -> Owner | None:
     """Return the live owner of a run; None if nobody writes in it. It neither waits nor takes the lock."""
     try:
         descriptor = os.open(run.lock_file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except PermissionError:
+        return _owner_of_another_user(run)
     except OSError:
         return None
     try:
@@ -219,6 +221,13 @@ def owner_of(run: RunDirectory) -> Owner | None:
         return None if is_still else owner
     finally:
         os.close(descriptor)
+
+
+def _owner_of_another_user(run: RunDirectory) -> Owner | None:
+    """Return an owner without a name if a file that this user cannot read names one, and was touched lately."""
+    facts = os.stat(run.lock_file, follow_symlinks=False)
+    is_live = facts.st_size > 0 and time.time() - facts.st_mtime < STILL_S
+    return Owner("", "", 0, boot_id(), pid_namespace()) if is_live else None
 
 
 def token_of(run: RunDirectory) -> str:
@@ -276,7 +285,8 @@ def _acquire(run: RunDirectory, descriptor: int, report: Callable[[str], object]
 
 
 def _opened(path: Path, more: int) -> int:
-    return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | more, 0o644)
+    """Open a lock file, which others cannot even read: a lock for reading would keep the owner out."""
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | more, 0o600)
 
 
 def _lock(descriptor: int) -> bool:

@@ -7,6 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -167,3 +170,28 @@ def test_a_process_adopts_what_it_was_given(run: RunDirectory) -> None:
     assert not os.get_inheritable(given)
     assert owned(run).is_ours()
     give_up(run)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_cannot_lock_a_run_and_sees_its_owner() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        run = RunDirectory.create(Path(folder), "cart")
+        own(run)
+        assert run.lock_file.stat().st_mode & 0o077 == 0
+        with as_nobody():
+            assert owner_of(run) is not None
+            with pytest.raises(RecordError, match=r"run\.lock"):
+                own(run)
+        give_up(run)
+        with as_nobody():
+            assert owner_of(run) is None
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
