@@ -253,7 +253,10 @@ def test_down_names_the_actors_that_it_waits_for(
 ) -> None:
     monkeypatch.setattr(control, "REPORT_S", 0.0)
     run = place.live(status(), pid=stand_in.pid)
-    stuck = status(actor("collector-0", state="draining", activity="env", since_s=11.2), actor("l-0", state="finished"))
+    again = actor("collector-1", activity="wait for env", since_s=0.25)  # it polls, and has waited for longer
+    stuck = status(
+        actor("collector-0", state="draining", activity="env", since_s=11.2), again, actor("l-0", state="finished")
+    )
     place.supervisors[0].script = [stuck]
 
     def look(pid: int) -> int | None:
@@ -269,7 +272,7 @@ def test_down_names_the_actors_that_it_waits_for(
     monkeypatch.setattr(runs, "process_start_time", look)
     done = place.hive("down")
     assert (done.code, done.out) == (0, "cartpole-1 stopped\n")
-    assert "still waiting for collector-0 (in env, 11 s)\n" in done.err
+    assert "still waiting for collector-0 (in env, 11 s), collector-1 (in wait for env)\n" in done.err
 
 
 def test_down_of_a_supervisor_that_dies_over_it(place: Place, stand_in: subprocess.Popen[bytes]) -> None:

@@ -50,7 +50,10 @@ class WaitReporter:
 def late_actors(status: Mapping[str, Any], states: Collection[str] = ("running", "draining")) -> str:
     """Return the actors in these states, by default those that have not stopped yet, as text.
 
-    Each is given with its activity and the seconds spent in it.
+    Each is given with its activity and the seconds spent in it, unless it begins that activity again and again.
     """
     late = [row for row in status["actors"] if row["state"] in states]
-    return ", ".join(f"{row['name']} (in {row['activity'] or 'start'}, {row['since_s']:.0f} s)" for row in late)
+    since = (f", {row['since_s']:.0f} s" if row["since_s"] >= 1 else "" for row in late)
+    return ", ".join(
+        f"{row['name']} (in {row['activity'] or 'start'}{text})" for row, text in zip(late, since, strict=True)
+    )

@@ -49,14 +49,14 @@ class Masked(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Start an episode; return its first observation, with the mask, and the info."""
-        result = self.env.reset(**options)
+        result: Any = self.env.reset(**options)
         if not isinstance(result, tuple) or len(result) != 2:  # a dictionary of two parts would be unpacked too
             return result  # the vector names it
         return self._with_mask(*result, ended=False), result[1]
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step the environment; return its results, the observation with the mask."""
-        result = self.env.step(action)
+        result: Any = self.env.step(action)
         if not isinstance(result, tuple) or len(result) != 5:
             return result
         observation, reward, terminated, truncated, info = result
