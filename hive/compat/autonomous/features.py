@@ -12,8 +12,9 @@ each head has its loss scaling, its optimizer and its time of stepping.
 Style "shared" does not detach. The program or `accumulate_jointly` adds the losses and backpropagates once.
 
 A model that is frozen or has no parameters makes no steps, with or without an optimizer. Its backward pass still
-reaches what lies below it, in both styles, and so does that of an Identity, which replaces a FeatureNetwork if there is
-nothing to learn.
+reaches what lies below it, in both styles. If nothing lies below it, "detached" features are a leaf nevertheless, to
+which losses may be backpropagated. An Identity replaces a FeatureNetwork if there is nothing to learn: heads
+backpropagate through it, and its own `reinforce` and `step` do nothing.
 
 In both styles `loss_scaling` multiplies the gradient that enters the model from its features; it does not affect the
 heads.
@@ -103,7 +104,9 @@ class FeatureNetwork(Approximation):
         result = super().__call__(states)
         features = observation_of(result)
         if not features.requires_grad:
-            return result
+            if self.style == "shared" or not (torch.is_grad_enabled() and features.is_floating_point()):
+                return result
+            return with_observation(result, features.detach().requires_grad_())  # heads may backpropagate to it
         if self.style == "shared":
             scaling = self.loss_scaling
             if scaling != 1:
@@ -220,7 +223,9 @@ class FeatureNetwork(Approximation):
 
 
 class Identity(Approximation):
-    """Returns its input. It has no parameters and makes no steps; losses that it is given are backpropagated.
+    """Returns its input. It has no parameters, so `reinforce`, `accumulate` and `step` do nothing, also with a loss.
+
+    Gradients of losses that heads or the program backpropagate pass through it to what lies below.
 
     device: required, because no parameters determine it. Other arguments: as for Approximation, without model and
         optimizer.
@@ -237,14 +242,11 @@ class Identity(Approximation):
         statistics: Sequence[float] = (),
         forward: Forward | None = None,
     ) -> Self:
-        """Backpropagate the loss, if there is one, into everything below it; return self."""
-        return self if samples == 0 else self.accumulate(loss)
+        """Do nothing; return self."""
+        return self
 
     def accumulate(self, loss: Tensor | Loss | None = None, weight: float = 1.0) -> Self:
-        """Do what `reinforce` does, with `weight` times the loss."""
-        refuse_weight(weight)
-        if loss is not None:
-            self._backward(self.value_of(loss), weight)
+        """Do nothing; return self."""
         return self
 
     def refuse_untrainable(self) -> None:

@@ -238,7 +238,7 @@ class GWorker(WorkerOfRun):
         state: dict[str, JSON] = {
             "updates": self.actor_version,
             "mean_return": mean_return(views["returns"], episodes),
-            "info": list[JSON](self.blueprint.config.env.info),
+            "info": list[JSON](self.blueprint.episode_values),
         }
         root = Path(fname)
         try:
@@ -289,7 +289,7 @@ class GWorker(WorkerOfRun):
             len(self.algo.statistics),
             rollouts * collection.rollout * collection.envs,
             codec,
-            len(self.blueprint.config.env.info),
+            len(self.blueprint.episode_values),
             self.blueprint.normalized,
         )
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hive.compat.autonomous import Approximation, FeatureNetwork, FixedTarget, QNetwork, VNetwork, reinforce_jointly
+from hive.compat.autonomous.states import observation_of
 from hive.errors import NetworkError
 
 STATES = torch.linspace(-1, 1, 40).reshape(8, 5)
@@ -170,7 +171,8 @@ def test_without_a_graph_nothing_waits() -> None:
         held = [features(STATES) for _ in range(3)]
     assert not held[0].requires_grad
     frozen = FeatureNetwork(nn.Linear(5, 6).requires_grad_(False), cache_size=1)
-    assert not frozen(STATES).requires_grad
+    for _ in range(3):
+        assert frozen(STATES).requires_grad, "a leaf, to which heads may backpropagate"
 
 
 def test_no_gradient_from_a_head_is_an_error() -> None:
@@ -302,3 +304,16 @@ def test_a_model_without_parameters_needs_no_device(model: nn.Module, style: Any
         features.reinforce()
     assert not torch.equal(head.weight, before)
     assert features.updates == 0
+
+
+@pytest.mark.parametrize("model", [nn.Linear(4, 4).requires_grad_(False), nn.Flatten()])
+def test_a_loss_may_be_backpropagated_to_features_that_learn_nothing(model: nn.Module) -> None:
+    features = FeatureNetwork(model)
+    seen = observation_of(features(torch.ones(3, 4)))
+    seen.sum().backward()
+    assert seen.grad is not None
+    assert features.reinforce() is features.step() is features
+    assert features.updates == 0
+    assert not observation_of(features.no_grad(torch.ones(3, 4))).requires_grad
+    with torch.no_grad():
+        assert not observation_of(features(torch.ones(3, 4))).requires_grad
