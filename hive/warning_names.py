@@ -55,6 +55,14 @@ WARNINGS: Mapping[str, WarningKind] = {
         "No episode ends, so there is no return to learn from or to judge by.",
         ("goal not judged", "return constant", "values explain nothing"),
     ),
+    "failures truncated": WarningKind(
+        "All episodes end truncated, which means interrupted: the value of the last observation is added, and failing "
+        "costs nothing.",
+        ("return constant", "values explain nothing"),
+    ),
+    "limit terminated": WarningKind(
+        "A time limit is returned as terminated, so an observation is worth less the later it comes, by chance."
+    ),
     "episodes cut": WarningKind("Checkpoints begin environments anew before the longest episodes can end."),
     "rewards too large": WarningKind(
         "The values to learn are so large that learning them takes most of the updates.",

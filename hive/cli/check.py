@@ -295,6 +295,7 @@ def _print_trial(tried: Tried, config: Config) -> None:
         print(f"trial in this process: {tried.why}")
     if examined is not None:
         ended = f"{examined.episodes:,} episode{'s' * (examined.episodes != 1)} ended"
+        ended += f" ({examined.ends})" if examined.ends else ""
         first = f"; {calls}, as compilation does" if (calls := examined.first_calls()) else ""
         print(f"random actions in `{config.env.id}`: {examined.steps:,} steps, {ended}{first}")
         if examined.frame_skip > 1:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.context import EnvContext
+from hive.envs.episode_ends import judge_ends
 from hive.envs.loading import close
 from hive.envs.make import limit_advice, limit_of_class, make_any, make_environment, make_native, takes_native
 from hive.envs.random_actions import RandomActions
@@ -71,6 +72,8 @@ class Examination:
     rewards: list[float] = field(default_factory=list)  # of each step
     returns: list[float] = field(default_factory=list)  # of each episode that ended
     lengths: list[int] = field(default_factory=list)  # of each episode that ended, in steps
+    truncated: list[bool] = field(default_factory=list)  # whether it was
+    wrong_flags: tuple[str, str, str] | None = None  # a warning that they are probably wrong: name, cause and advice
     statistics: list[RunningStatistics] = field(default_factory=list)  # that the environment keeps
     unused_mask: tuple[str, str] | None = None  # why its mask forbids nothing, and what to do
     step_s: float = 0.0  # time of all steps but the first
@@ -112,6 +115,16 @@ class Examination:
         ]
         return " and ".join(slow)
 
+    @property
+    def ends(self) -> str:
+        """How episodes ended, as text: "40 terminated, 2 truncated at 500 steps"; "" where it is not known."""
+        limit = self.declared_limit
+        kinds = [
+            "terminated" if not cut else f"truncated at {limit:,} steps" if length == limit else "truncated"
+            for length, cut in zip(self.lengths, self.truncated, strict=False)
+        ]
+        return ", ".join(f"{kinds.count(kind):,} {kind}" for kind in sorted({*kinds}))
+
     def warnings(self, id: str) -> list[RunWarning]:
         """Return what is probably wrong with the results of a run, with the way out of each."""
         found = [
@@ -124,6 +137,9 @@ class Examination:
             found.append(RunWarning(RUNNING_STATISTICS, f"`{id}`: {cause}", advice, 0))
         if self.unused_mask is not None:
             found.append(RunWarning(MASK_NOT_USED, f"`{id}`: {self.unused_mask[0]}", self.unused_mask[1], 0))
+        if self.wrong_flags is not None:
+            kind, cause, advice = self.wrong_flags
+            found.append(RunWarning(kind, f"`{id}`: {cause}", advice, 0))
         longest = max(self.declared_limit or 0, *self.lengths, 0)
         if self.begun_anew and longest > self.begun_anew:
             cause = (
@@ -198,6 +214,10 @@ def examine(
     try:
         _play(vector, done, steps, limit_s, len(recipe.info), begin)
         done.statistics, done.unused_mask = watched.changed(), watched.unused_mask
+        resets_s = done.reset_s
+        ends = [-length if cut else length for length, cut in zip(done.lengths, done.truncated, strict=True)]
+        done.wrong_flags = judge_ends(vector, ends, done.declared_limit, limit_s, len(recipe.info), begin)
+        done.reset_s = resets_s
     except EnvironmentFailed as error:
         done.failure = error
     finally:
@@ -289,6 +309,7 @@ def _play(
             done.episodes += 1
             done.resets += 1
             done.lengths.append(length)
+            done.truncated.append(bool(row.truncated[0]))
             done.returns.append(float(row.episode_returns[0]))
 
 

@@ -5,6 +5,7 @@ from hive.experience.replay import Replay, ReplayBatch, replay_layout
 from hive.experience.replay_buffer import DrawnBatch, ReplayBuffer
 from hive.experience.rollouts import (
     BEGINS,
+    EPISODE_END,
     FINALS,
     LENGTH,
     SEQUENCE,
@@ -21,6 +22,7 @@ from hive.experience.streams import Purpose, stream, stream_seed, stream_seeds
 
 __all__ = [
     "BEGINS",
+    "EPISODE_END",
     "FINALS",
     "LENGTH",
     "SEQUENCE",

@@ -11,7 +11,8 @@
     final_index         [T, B] int32          where truncated: index into `final_observations`, else -1
     episode_returns     [T, B] float32        return of the episode that ended in this step, else 0
     episode_lengths     [T, B] int32          its number of steps, else 0
-    infos               [T, B, K] float32     chosen values of `info` where an episode ended, else NaN; only if K > 0
+    infos               [T, B, K] float32     chosen values of `info` where an episode ended, and last how it did
+                                              (EPISODE_END): its length, negative where truncated; only if K > 0
     discounted          [T, B] float64        discounted sum of the episode's rewards so far, if rewards are normalized
     history             [k-1, B, ...]         with env.frame_stack = k: the observations before row 0, oldest first;
                                               zeros where the episode had not begun
@@ -44,6 +45,7 @@ from hive.runtime import Layout, Packed
 HEADER = ("version", "length", "finals", "source", "sequence", "begins", "env_steps")
 VERSION, LENGTH, FINALS, SOURCE, SEQUENCE, BEGINS, ENV_STEPS = range(len(HEADER))
 HEADER_WORDS = 8
+EPISODE_END = "episode end"  # the last of a run's values of episodes: the length, negative if it was truncated
 
 
 def expected_finals(steps: int, envs: int, max_episode_steps: int | None) -> int:
@@ -71,7 +73,7 @@ def rollout_layout(
 
     `observation` and `action` are the (shape, dtype) of one environment. `finals` is the number of final observations
     that is expected (`expected_finals`); there is room for one of every step. `infos` is the number K of values of
-    `info`, `state` the width S of a recurrent state, 0 for none, and `stack` the number k of observations that the
+    an episode, `state` the width S of a recurrent state, 0 for none, and `stack` the number k of observations that the
     policy sees.
     """
     (observation_shape, observation_dtype), (action_shape, action_dtype) = observation, action

@@ -10,7 +10,7 @@
     statistics        [n] float64                    means over the samples, in the order the algorithm names them
     episode_returns   [E] float32                    returns of the episodes that ended in these rollouts
     episode_lengths   [E] int32                      their lengths, in environment steps
-    episode_infos     [E, K] float32                 only if K > 0: their chosen values of `info`; NaN where missing
+    episode_infos     [E, K] float32                 only if K > 0: their values, as `infos` of a rollout
     episode_columns   [E] int32                      only if episodes are listed: their columns, source * B + column
     observed          [1 + 2 n] float64              only if observations are normalized: count, means and sums of
                                                      squared distances of a round's (hive.networks.rows.normalization)

@@ -25,7 +25,17 @@ RETURN = "return/mean_100"
 MOST_POINTS = 2048  # maximum points of a curve: four for each dot of a wide screen
 # Metric -> the metrics that hold its least and its greatest value.
 BANDS = {"evaluation/mean_return": ("evaluation/min", "evaluation/max")}
-RANKS = ("evaluation", "learner", "", "rate", "episodes", "lag", "environments")  # the order of metrics
+RANKS = (
+    "evaluation",
+    "learner",
+    "",
+    "rate",
+    "episodes",
+    "length",
+    "ends",
+    "lag",
+    "environments",
+)  # the order of metrics
 
 Points = list[tuple[float, float]]
 

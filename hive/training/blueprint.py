@@ -37,7 +37,7 @@ from hive.envs.raw_returns import RAW_RETURN
 from hive.envs.spaces.differences import check_alike
 from hive.envs.spaces.meaning import kept_meaning, kept_scale
 from hive.errors import TopologyError
-from hive.experience import Purpose, expected_finals, rollout_layout, stream_seed
+from hive.experience import EPISODE_END, Purpose, expected_finals, rollout_layout, stream_seed
 from hive.gradients import codec_for, gradient_layout
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.build.configured import configured_distribution
@@ -151,7 +151,7 @@ class Blueprint:
             FlatOptimizer(optimizer_settings(config.algorithm)).moment_blocks,
             self.flat.parameter_elements,
             self.gradient_workers,
-            len(config.env.info),
+            len(self.episode_values),
             len(self.flat.groups),
         ).bytes
         if self.replays:
@@ -201,7 +201,7 @@ class Blueprint:
             (action.shape, action.dtype),
             expected_finals(collection.rollout, self.columns, self.environment.max_episode_steps),
             discounted=config.network.normalize_rewards,
-            infos=len(config.env.info),
+            infos=len(self.episode_values),
             state=self.state_width,
             stack=observation.stack,
             errors=getattr(config.algorithm, "initial_errors", False),
@@ -348,7 +348,7 @@ class Blueprint:
             self.wrapper(),
             config.run.steps,
             workers=self.gradient_workers,
-            infos=len(config.env.info),
+            infos=len(self.episode_values),
             codec=self.codec,
             buffers=self.flat.buffer_arrays,
             status=status,
@@ -392,6 +392,11 @@ class Blueprint:
         return Wanted.of(self.config)
 
     @property
+    def episode_values(self) -> tuple[str, ...]:
+        """The names of the values that are kept of each episode: those of env.info, and how it ended."""
+        return (*self.config.env.info, EPISODE_END)
+
+    @property
     def lists_episodes(self) -> bool:
         """Whether the learner collects the episodes that end, because something takes them."""
         return self.records_episodes or self.wanted.episodes
@@ -426,7 +431,7 @@ class Blueprint:
             len(self.statistics),
             most,
             self.codec,
-            len(self.config.env.info),
+            len(self.episode_values),
             {} if self.replays else {**self.normalized, **({"clipped": 4} if "rewarded" in self.normalized else {})},
             self.replay.size.batch if self.replays else 0,
             self.lists_episodes and not self.replays,

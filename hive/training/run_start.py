@@ -224,7 +224,7 @@ def _resume_optimizer_state(blueprint: Blueprint, resume: Checkpoint, optimizer_
         after[name][:] = before[name]
     if "infos" in after:  # a value that the checkpoint does not have is missing in its episodes
         after["infos"][:] = np.nan
-        for column, name in enumerate(blueprint.config.env.info):
+        for column, name in enumerate(blueprint.episode_values):
             if name in stored:
                 after["infos"][:, column] = before["infos"][:, stored.index(name)]
     if blueprint.barriers is not None:  # a policy with an older checkpoint has lost rounds

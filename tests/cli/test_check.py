@@ -95,7 +95,9 @@ def test_it_runs_two_hundred_steps_of_everything(place: Place, more: str) -> Non
     trial, played, *drawn, following = done.out.splitlines()
     assert any(line.startswith("exact: ") for line in drawn)  # the drawing is longer, and comes after the results
     assert re.fullmatch(r"trial in this process: 2\d\d steps, (112|128) updates in \d+\.\d s", trial), trial
-    assert re.fullmatch(r"random actions in `CartPole-v1`: 1,000 steps, \d\d episodes ended", played), played
+    assert re.fullmatch(
+        r"random actions in `CartPole-v1`: 1,000 steps, (\d\d) episodes ended \(\1 terminated\)", played
+    ), played
     assert following == f"next: hive up {place.folder / 'cart.toml'}"
     assert not place.runs.exists()
     assert os.environ.get("HIVE_HOME") == before

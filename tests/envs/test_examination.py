@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -332,3 +333,54 @@ def test_episodes_that_checkpoints_cut_are_found(every: int, limit: int, warned:
     assert len(found) == warned
     if found:
         assert "here after 896 steps of each; make it 12 times as large" in found[0]
+
+
+class Walk(gymnasium.Env[Any, Any]):
+    """A walk that `end` ends: called with its place and its time, it returns terminated, truncated.
+
+    shows: what its observations add to the place, of the time.
+    """
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, end: Callable[[Walk], tuple[bool, bool]], shows: Callable[[int], float]) -> None:
+        self.end, self.shows = end, shows
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place, self.time, self.data = 0, 0, int(self.np_random.integers(10, 40))
+        return self.seen(), {}
+
+    def seen(self) -> Any:
+        return np.array([self.place, self.shows(self.time)], np.float32)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.place, self.time = self.place + (1 if action else -1), self.time + 1
+        return self.seen(), 1.0, *self.end(self), {}
+
+
+@pytest.mark.parametrize(
+    ("end", "shows", "warned"),
+    [
+        (lambda one: (False, abs(one.place) >= 4), None, "failures truncated"),
+        (lambda one: (False, abs(one.place) >= 4 or one.time == 50), None, "failures truncated"),
+        (lambda one: (abs(one.place) >= 4, one.time == 50), None, ""),
+        (lambda one: (False, one.time == 50), None, ""),
+        (lambda one: (False, one.time == one.data), None, ""),  # where its data end, whatever it does
+        (lambda one: (one.time == 50, False), None, "limit terminated"),
+        (lambda one: (one.time == 50, one.time == 50), None, "limit terminated"),
+        (lambda one: (one.time == 50, False), lambda time: 50.0 - time, ""),  # the task tells how many moves are left
+        (lambda one: (one.time == 50, False), lambda time: np.sin(time), ""),
+        (lambda one: (one.time == 5, False), None, ""),
+        (lambda one: (abs(one.place) >= 4, False), None, ""),
+    ],
+)
+def test_a_flag_that_ends_all_episodes_is_compared_with_other_actions(
+    monkeypatch: pytest.MonkeyPatch, end: Any, shows: Any, warned: str
+) -> None:
+    walk = Walk(end, shows or (lambda time: 0.0))
+    done = examined(monkeypatch, walk, steps=400)
+    assert [one.kind for one in done.warnings("mine:Env")] == ([warned] if warned else [])
+    flags = {"terminated": "limit" in warned, "truncated": "failures" in warned}
+    assert all(word in done.ends for word, is_there in flags.items() if is_there)

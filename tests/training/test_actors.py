@@ -181,6 +181,9 @@ def test_the_last_line_of_the_metrics_is_the_end(tmp_path: Path) -> None:
     assert last["return/mean_100"] == pytest.approx(run.results["mean_return_100"])
     assert set(last) - {"t", "steps", "updates", "seconds", "episodes", "return/mean_100"} == {
         "return/deviation_100",
+        "length/mean_100",
+        "length/deviation_100",
+        *(f"ends/{how}" for how in ("terminated", "truncated", "limit")),
         "learner/entropy",
         "learner/explained_variance",
         "learner/target_rms",

@@ -376,6 +376,33 @@ def test_metrics_that_a_custom_algorithm_lacks_are_not_judged() -> None:
         assert [warning.kind for warning in began if warning.kind != "return not finite"] == []
 
 
+@pytest.mark.parametrize(
+    ("lengths", "changes", "warned"),
+    [
+        ((20, 10), {}, True),
+        ((10, 20), {}, True),
+        ((10, 20), mean(40.0, 10.0), False),  # which paid
+        ((20, 15), {}, False),
+        ((20, 10), {"length__deviation_100": 1.0}, False),  # a limit that hardly varies
+        ((20, 10), {"ends__truncated": 0.9, "ends__limit": 0.1}, False),
+        ((20, 10), {"ends__truncated": 0.99, "ends__terminated": 0.01}, False),
+    ],
+)
+def test_truncated_ends_that_follow_the_policy_are_failures(
+    lengths: tuple[int, int], changes: dict[str, float], warned: bool
+) -> None:
+    """As first uniform actions and then worse ones make them: 16 environments, 100 episodes a line."""
+    health = Health(replace(FACTS, environments=16))
+    ends = {"ends__truncated": 1.0, "ends__terminated": 0.0, "ends__limit": 0.0, "length__deviation_100": 5.0}
+    steps, found = 0, []
+    for number in range(1, 11):
+        steps += 100 * lengths[number > 5]
+        now = {**mean(20.0), **ends, "length__mean_100": lengths[number > 5], **(changes if number > 5 else {})}
+        values = {**HEALTHY, "episodes": 100 * number, **{name.replace("__", "/"): now[name] for name in now}}
+        found += [one.kind for one in health.judge(steps, number, float(number), values)[0]]
+    assert found == ["failures truncated"] * warned
+
+
 # --- facts
 
 
@@ -402,6 +429,7 @@ def test_facts_of_a_run(action: Any, expected: tuple[float | None, int, float]) 
 
 def test_every_row_of_the_table_is_tried_above() -> None:
     tried = {kind for kind, *_ in CAUSES.values()} | {"updates skipped", "no episode ended", "info missing"}
+    tried |= {"failures truncated"}
     assert tried == {kind.name for kind in WARNING_RULES}
 
 

@@ -11,6 +11,7 @@ from small_trainer import Trainer, config_of
 import hive
 from hive.config import load_config
 from hive.errors import EnvironmentFailed
+from hive.experience import EPISODE_END
 from hive.records import list_checkpoints, read_jsonl
 from hive.training import Blueprint, EvaluationDue, Evaluator
 from hive.training.run_start import write_first_state
@@ -47,7 +48,7 @@ def test_training_does_not_depend_on_them() -> None:
     for trainer in (with_infos, without):
         trainer.train(3)
     assert np.array_equal(with_infos.weights[1], without.weights[1])
-    assert "infos" not in without.optimizer_state
+    assert without.optimizer_state["infos"].shape == (100, 1), "how each ended"
 
 
 def test_metrics_evaluations_and_a_resumed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,12 +74,19 @@ def test_metrics_evaluations_and_a_resumed_run(tmp_path: Path, monkeypatch: pyte
     warned = [one["warning"] for one in read_jsonl(directory / "events.jsonl") if one.get("kind") == "warning"]
     assert warned.count("info missing") == 1
     checkpoint = list_checkpoints(directory / "checkpoints")[-1]
-    assert checkpoint.state["info"] == ["is_success", "odd", "never"]
+    assert checkpoint.state["info"] == ["is_success", "odd", "never", EPISODE_END]
+    assert {name: lines[-1][f"ends/{name}"] for name in ("terminated", "truncated", "limit")} == {
+        "terminated": 1.0,
+        "truncated": 0.0,
+        "limit": 0.0,
+    }
+    assert (lines[-1]["length/mean_100"], lines[-1]["length/deviation_100"]) == (2.0, 0.0)
     other = Blueprint(load_config(str(path), [*sets[1:], 'env.info=["odd", "new"]']), checkpoint)
     state = np.zeros(other.state.bytes, np.uint8), np.zeros(other.optimizer_state_bytes, np.uint8)
     write_first_state(other, *state)
     infos = other.learner().views(state[1])["infos"]
     assert info_means(["odd", "new"], infos) == {"odd": 7.0}
+    assert set(infos[:, -1].tolist()) == {2.0}, "how they ended is kept, too"
 
 
 def test_an_evaluation_has_the_means_of_its_episodes() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from hive.networks.rows.normalization import count_clipped
 from hive.training.update.learner import PASSED, RETURNS_KEPT, LearnerStep
-from hive.training.update.turn_metrics import StepRecord, TurnMetrics, clipped_values, finite_means
+from hive.training.update.turn_metrics import StepRecord, TurnMetrics, clipped_values, end_values, finite_means
 
 RETURNS = np.zeros(RETURNS_KEPT, np.float32)
 
@@ -84,3 +84,16 @@ def test_what_clipping_does_to_proportions() -> None:
         count_clipped(np.array(alike, np.float32), np.float32(1.0), 10.0, clipped)
         assert clipped_values(clipped, 10.0)["learner/rewards_moved"] == 0.0
     assert clipped_values(np.zeros(4), 10.0) == {}
+
+
+def test_ends_are_counted_by_flag_and_by_the_declared_limit() -> None:
+    ends = np.float32([8.0, -10.0, -10.0, -4.0, np.nan, 0.0])
+    assert end_values(ends, 10) == {
+        "length/mean_100": 8.0,
+        "length/deviation_100": pytest.approx(6.0**0.5),
+        "ends/terminated": 0.25,
+        "ends/truncated": 0.25,
+        "ends/limit": 0.5,
+    }
+    assert end_values(ends, None)["ends/truncated"] == 0.75
+    assert end_values(ends[4:], 10) == {}, "none has ended, or an older checkpoint does not tell"

@@ -270,7 +270,7 @@ def _episodes(done: Examination) -> str:
     lengths, returns = np.array(done.lengths), np.array(done.returns)
     return (
         f"{done.episodes:,} ended, after {lengths.min():,} to {lengths.max():,} steps (mean {lengths.mean():.0f}), "
-        f"with returns from {returns.min():.4g} to {returns.max():.4g} (mean {returns.mean():.4g})"
+        f"with returns from {returns.min():.4g} to {returns.max():.4g} (mean {returns.mean():.4g}); {done.ends}"
     )
 
 

@@ -395,6 +395,8 @@ class Collector:
             self._store_outputs(rollout, part.distribution, kept[0][:length] if part.native else np.stack(kept))
         if "discounted" in rollout:
             self._discount(rollout, length, in_turn=in_turn)
+        if "infos" in rollout:
+            _store_ends(rollout, length)
         finals = part.prepared.finals.count
         Rollout.write_header(rollout, version, length, finals, self.source, sequence, self.begins, env_steps)
         self.begins = False
@@ -511,11 +513,14 @@ class Collector:
                 "final_index",
                 "infos",
             )
+            columns = {name: rollout[name] for name in names if name in rollout}
+            if "infos" in columns:  # without the last, which `_store_ends` writes
+                columns["infos"] = columns["infos"][..., :-1]
             rows = [
                 StepRow(
                     observations=rollout["observations"][t + 1],
                     finals=finals,
-                    **{name: rollout[name][t] for name in names if name in rollout},
+                    **{name: column[t] for name, column in columns.items()},
                 )
                 for t in range(len(rollout["rewards"]))
             ]
@@ -532,6 +537,14 @@ class Collector:
         if not self.closed:
             self.closed = True
             self.vector.close()
+
+
+def _store_ends(rollout: Arrays, length: int) -> None:
+    """Write how episodes ended (EPISODE_END) into a rollout of `length` steps."""
+    steps, columns = np.nonzero(rollout["episode_lengths"][:length])
+    if len(steps):
+        sign = np.where(rollout["truncated"][steps, columns], -1.0, 1.0)
+        rollout["infos"][steps, columns, -1] = sign * rollout["episode_lengths"][steps, columns]
 
 
 def _no_status(phase: int) -> None:

@@ -268,7 +268,7 @@ class _Columns:
             returned, length, values = self._seat.ended(column)
             rollout["episode_returns"][t, column], rollout["episode_lengths"][t, column] = returned, length
             if "infos" in rollout:
-                rollout["infos"][t, column] = values
+                rollout["infos"][t, column, :-1] = values
             self._is_new[column] = True
             if member.memory is not None:
                 member.memory.state.numpy()[column] = 0.0

@@ -25,7 +25,7 @@ from hive.config import Config, ReplayConfig
 from hive.envs import Box, EnvironmentSpec, choices_of, limit_advice, recipe_of
 from hive.envs.make import LIMIT
 from hive.networks.build.spaces import simple_actions
-from hive.records.run_warnings import GOAL_NOT_JUDGED, RunWarning
+from hive.records.run_warnings import FAILURES_TRUNCATED, GOAL_NOT_JUDGED, RunWarning
 
 INFO_MISSING = "info missing"
 QUIET_S = 60.0  # seconds of training between two beginnings of one warning, as for the lines of runtime.diagnostics
@@ -64,6 +64,11 @@ SKIPPED_SHARE = 0.05  # share of the turns that were skipped: single ones are in
 SKIPPED_TURNS = 20  # turns of which this share is computed
 EPISODE_LIMITS = 2  # time limits of the environment, in each environment, by which an episode must have ended
 EPISODE_STEPS = 30_000  # the same in steps, without a declared time limit: Atari's, of 27,000 steps, is the longest
+# Factor by which mean lengths must change if the policy has an effect on them. Early or lost episodes shift them less.
+LENGTHS_APART = 1.5
+EACH = 10  # episodes of each environment in such a mean
+LENGTHS_VARY = 0.1  # least deviation of lengths as a share of their mean: the limits of an environment hardly vary
+ALL_ENDS = 0.95  # least share of the episodes: a few may reach a limit
 CONSTANT_EPISODES = 500  # episodes with one return: MountainCar-v0 earns -200 for 250 to 500 before its first success
 
 HALF_LOG_TWO_PI_E = 0.5 * math.log(2.0 * math.pi * math.e)  # entropy of a normal variable of deviation 1
@@ -81,6 +86,7 @@ class HealthFacts:
     dimensions: int = 0  # number of dimensions of continuous actions
     info: tuple[str, ...] = ()  # env.info
     log_range: float = 0.0  # mean logarithm of half the width of their bounds; 0 where they are infinite or -1 and 1
+    agents: int = 0  # of an environment of several
     replays: bool = False  # whether it learns from a replay memory
     pretrained: bool = False  # whether it begins with the weights of another run
     limit_advice: str = ""  # the setting that limits episodes of this environment
@@ -92,6 +98,7 @@ class HealthFacts:
         env = config.env
         return replace(
             facts,
+            agents=len(environment.agents),
             replays=isinstance(config.algorithm, ReplayConfig),
             pretrained=config.run.init_from is not None,
             limit_advice=limit_advice(replace(recipe_of(env), wrappers=env.wrappers), apart=env.is_apart),
@@ -128,6 +135,10 @@ class JudgedMetrics(NamedTuple):
     lowest: float  # lowest mean return before the best one
     spread: float  # standard deviation of the returns behind the best mean
     idle_steps: int  # environment steps since the line with the last new episode
+    lengths: tuple[float, float] = (math.nan, math.nan)  # mean length of the first and of the latest episodes
+    first_mean: float = math.nan  # mean return of the first episodes, and its deviation
+    first_spread: float = math.nan
+    terminated: bool = False  # whether an episode has
 
     def value(self, name: str) -> float:
         return self.values.get(name, math.nan)
@@ -264,6 +275,21 @@ def _no_episode(line: JudgedMetrics) -> str:
     return ""
 
 
+def _truncated_failures(line: JudgedMetrics) -> str:
+    """Judge episodes that the environment truncates after lengths that depend on the policy, which does not improve."""
+    if line.terminated or line.facts.agents or line.value("ends/truncated") < ALL_ENDS:
+        return ""
+    first, now = line.lengths
+    varies = line.value("length/deviation_100") > LENGTHS_VARY * line.value("length/mean_100")
+    depends = max(first, now) > LENGTHS_APART * min(first, now)
+    if varies and depends and line.mean <= line.first_mean + line.first_spread:
+        return (
+            f"no episode has terminated, and truncated ones lasted {first:,.0f} steps at first and {now:,.0f} now: "
+            "truncated means interrupted, so the value of the last observation is added, and failing costs nothing"
+        )
+    return ""
+
+
 def _no_info(line: JudgedMetrics) -> str:
     missing = [f"`{name}`" for name in line.facts.info if f"info/{name}" not in line.values]
     if missing and line.value("episodes") >= WINDOW:
@@ -357,6 +383,11 @@ WARNING_RULES: tuple[WarningRule, ...] = (
         turns=SKIPPED_TURNS,
     ),
     WarningRule(
+        FAILURES_TRUNCATED,
+        _truncated_failures,
+        "let `step` return terminated where the task has failed or is solved, and truncated only at a time limit",
+    ),
+    WarningRule(
         INFO_MISSING,
         _no_info,
         "env.info names keys of the info that the last step of an episode returns, also after its wrappers",
@@ -393,6 +424,9 @@ class Health:
         self._episodes, self._episode_steps = 0.0, 0  # number of episodes, and steps of the line that counted the last
         self._best, self._spread = -math.inf, math.inf
         self._least = self._lowest = math.inf  # lowest mean return of all, and before the best one
+        self._counts = [(0, 0.0)]  # environment steps and episodes of lines
+        self._first: tuple[float, float] | None = None  # mean and deviation of the first WINDOW returns
+        self._terminated = False
 
     def judge(
         self, steps: int, updates: int, seconds: float, values: Mapping[str, float | None]
@@ -449,7 +483,27 @@ class Health:
                 self._spread = _number(values.get("return/deviation_100"))
         turns = max(updates - updates_before, 0) + skipped
         kept = self._best, self._lowest, self._spread, steps - self._episode_steps
-        return JudgedMetrics(self.facts, steps, values, turns, skipped, *kept)
+        if episodes:
+            self._terminated |= values.get("ends/terminated", 1.0) > 0  # also where an older hive does not tell
+        if episodes >= WINDOW and self._first is None:
+            self._first = mean, _number(values.get("return/deviation_100"))
+        lengths, first = self._mean_lengths(steps, episodes), self._first or (math.nan, math.nan)
+        return JudgedMetrics(self.facts, steps, values, turns, skipped, *kept, lengths, *first, self._terminated)
+
+    def _mean_lengths(self, steps: int, episodes: float) -> tuple[float, float]:
+        """Return the mean length of the first and of the latest episodes; NaN before there are enough of both.
+
+        They are so many that the short ones, which end first, no longer prevail: EACH of each environment.
+        """
+        counts, enough = self._counts, max(WINDOW, EACH * self.facts.environments)
+        if self._terminated or self.facts.agents:
+            return math.nan, math.nan
+        counts.append((steps, episodes))
+        first = next((one for one in counts if one[1] >= enough), None)
+        before = next((one for one in reversed(counts) if episodes - one[1] >= enough), None)
+        if first is None or before is None or before[1] < first[1]:
+            return math.nan, math.nan
+        return first[0] / first[1], (steps - before[0]) / (episodes - before[1])
 
     def _lasts(self, rule: WarningRule, line: JudgedMetrics) -> bool:
         """Return whether the condition of this warning, which holds, has held for long enough."""

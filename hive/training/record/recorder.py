@@ -371,7 +371,7 @@ class Recorder(Actor):
             "env_steps": env_steps,
             "mean_return": due.mean_return,
             "env": blueprint.config.env.id,
-            "info": list[JSON](blueprint.config.env.info),
+            "info": list[JSON](blueprint.episode_values),
             "gradient_workers": blueprint.gradient_workers,
             "per_version": blueprint.per_version,
             "round_shape": list[JSON](round_shape(blueprint)),

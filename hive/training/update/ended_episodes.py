@@ -76,7 +76,7 @@ class EndedEpisodes:
         infos: NDArray[np.float32],
         totals: Mapping[str, float],
     ) -> None:
-        """Add these [n] episodes; infos: [n K] in rows."""
+        """Add these [n] episodes; infos: [n K] in rows, and maybe further values of each."""
         count = len(returns)
         self.held += count
         self._parts.append(
@@ -85,7 +85,7 @@ class EndedEpisodes:
                 returns,
                 lengths,
                 columns,
-                infos.reshape(count, self._infos),
+                infos.reshape(count, -1)[:, : self._infos],
                 np.full(count, totals["updates"], np.int64),
                 np.full(count, totals["env_steps"], np.int64),
                 np.full(count, totals["train_s"]),

@@ -59,7 +59,7 @@ from hive.training.update.native_rounds import (
     round_memory,
 )
 from hive.training.update.schedule_values import schedule_values
-from hive.training.update.turn_metrics import StepRecord, TurnMetrics, Update, UpdateHook, info_means
+from hive.training.update.turn_metrics import StepRecord, TurnMetrics, Update, UpdateHook, end_values, info_means
 
 SAVE_AGAIN_S = 0.05  # seconds between two attempts to save; a checkpoint takes the recorder tens of milliseconds
 # Seconds between two looks for an evaluator that has released its weights, which nothing announces: short beside any
@@ -724,6 +724,12 @@ class LearnerActor(Actor):
         names, episodes = self.config.env.info, int(self.totals["episodes"])
         return info_means(names, self._optimizer_state()["infos"][: min(episodes, RETURNS_KEPT)]) if names else {}
 
+    def _episode_values(self) -> dict[str, float]:
+        """Return the metrics of the latest episodes besides their returns: means of env.info, and how they ended."""
+        ends = self._optimizer_state()["infos"][: min(int(self.totals["episodes"]), RETURNS_KEPT), -1]
+        means = {f"{INFO}{name}": mean for name, mean in self._info_means().items()}
+        return means | end_values(ends, self.blueprint.environment.max_episode_steps)
+
     def _stop_reason(self) -> str | None:
         """Return why the run has reached its goal, or None. It depends on the optimizer state alone.
 
@@ -764,7 +770,7 @@ class LearnerActor(Actor):
         if not force and judged == self.judged and totals["train_s"] - report.reported_s < self.config.record.every_s:
             return
         await self._send_episodes(self.ended)
-        if values := report.take(totals, self._optimizer_state()["returns"], self._info_means()):
+        if values := report.take(totals, self._optimizer_state()["returns"], self._episode_values()):
             rollouts = int(self._optimizer_state()["counters"][Count.rollouts])
             values |= schedule_values(self.blueprint, self.learner.config, rollouts, int(totals["env_steps"]))
             values |= self._more_values()

@@ -62,7 +62,7 @@ class ReplayBlueprint:
         self.memory_layout = memory_layout(
             self.size, (observation.shape, observation.dtype), (action.shape, action.dtype)
         )
-        self.ledger_layout = ledger_layout(run.collectors, len(run.env.info), normalized)
+        self.ledger_layout = ledger_layout(run.collectors, len(run.env.info) + 1, normalized)  # and how it ended
         self.plan_layout = plan_layout(self.size)
 
     def memory(self, block: NDArray[np.uint8]) -> ReplayMemory:

@@ -80,22 +80,23 @@ class TurnMetrics:
         self.reported_s, self.reported_steps = 0.0, 0.0  # training time and environment steps of the last report
 
     def take(
-        self, totals: Mapping[str, float], returns: NDArray[np.float32], infos: Mapping[str, float] | None = None
+        self, totals: Mapping[str, float], returns: NDArray[np.float32], values: Mapping[str, float] | None = None
     ) -> dict[str, float]:
         """Return the metrics of these turns, and begin the next report; {} without a turn that counts.
 
-        totals: the learner's counters. returns: those of the latest episodes. infos: means of their values of `info`.
+        totals: the learner's counters. returns: those of the latest episodes. values: their other metrics, such as
+        `end_values`.
         """
         window = [record for record in self.window if record.counts]
         if not window:
             return {}
         since = totals["train_s"] - self.reported_s
         steps = totals["env_steps"] - max(self.reported_steps, totals["first_steps"])
-        values = {
+        reported = {
             "return/mean_100": totals["mean_return_100"],
             "return/deviation_100": deviation_of_returns(returns, int(totals["episodes"])),
             "episodes": totals["episodes"],
-            **{f"info/{name}": mean for name, mean in (infos or {}).items()},
+            **(values or {}),
             "learner/gradient_norm": float(np.mean([record.step.norm for record in window])),
             "learner/learning_rate": window[-1].step.learning_rate,
             **lag_values("gradient", [record.gradient_lag for record in window]),
@@ -106,17 +107,17 @@ class TurnMetrics:
             "rate/updates_per_s": _per_s(sum(record.step.applied for record in window), since),
         }
         means = finite_means([record.statistics for record in window])
-        values |= {f"learner/{name}": mean for name, mean in zip(self.names, means, strict=False)}
+        reported |= {f"learner/{name}": mean for name, mean in zip(self.names, means, strict=False)}
         if self.compression_errors:
-            values["gradients/compression_ratio"] = self.plain_bytes / self.sent_bytes
-            values["gradients/compression_error"] = float(np.mean(self.compression_errors))
+            reported["gradients/compression_ratio"] = self.plain_bytes / self.sent_bytes
+            reported["gradients/compression_error"] = float(np.mean(self.compression_errors))
         self.of_rewards = clipped_values(self.clipped, self.reward_clip) or self.of_rewards
         self.clipped = np.zeros(4)
-        values |= self.of_rewards
-        values |= self.of_hook
+        reported |= self.of_rewards
+        reported |= self.of_hook
         self.compression_errors, self.of_hook, self.window = [], {}, []
         self.reported_s, self.reported_steps = totals["train_s"], totals["env_steps"]
-        return values
+        return reported
 
 
 def clipped_values(clipped: NDArray[np.float64], limit: float) -> dict[str, float]:
@@ -153,6 +154,27 @@ def info_means(names: Sequence[str], infos: NDArray[np.float32]) -> dict[str, fl
     """
     means = finite_means([*infos.astype(np.float64)]) if names and len(infos) else []
     return {name: mean for name, mean in zip(names, means, strict=False) if math.isfinite(mean)}
+
+
+def end_values(ends: NDArray[np.float32], limit: int | None) -> dict[str, float]:
+    """Return how the latest episodes ended: shares of them by flag, and their lengths in steps.
+
+    ends: [N] (EPISODE_END); NaN where an older checkpoint does not tell, 0 where a custom collector does not. limit:
+    the declared one. "ends/limit" are those that it truncated, "ends/truncated" those that the environment did. {}
+    where none is known.
+    """
+    known = ends[np.isfinite(ends) & (ends != 0)].astype(np.float64)
+    if not len(known):
+        return {}
+    lengths, truncated = np.abs(known), known < 0
+    limited = truncated & (lengths >= (limit or np.inf))
+    return {
+        "length/mean_100": float(lengths.mean()),
+        "length/deviation_100": float(lengths.std()),
+        "ends/terminated": float((~truncated).mean()),
+        "ends/truncated": float((truncated & ~limited).mean()),
+        "ends/limit": float(limited.mean()),
+    }
 
 
 LAGS_SHOWN = 8  # largest lag with a bucket of its own; the last bucket also counts all larger lags
