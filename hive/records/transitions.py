@@ -11,7 +11,8 @@
 
 Rows are in the order of time. A row continues the last row of its environment if that did not end an episode and its
 next observation is the row's observation. Without `environments` all rows are of one. Arrays may have two leading axes
-instead, [T, B, ...]: T steps of B environments, as the replay buffer of Stable-Baselines3 has them.
+instead, [T, B, ...]: T steps of B environments, as the replay buffer of Stable-Baselines3 has them. Arrays [B, T, ...]
+are read too where next observations show that they are (hive.records.transition_axes).
 
 Other programs' names (ALIASES) are read too. `dones` of Stable-Baselines3 include interruptions, which `timeouts` tells
 apart. Other names are not read.
@@ -23,7 +24,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ from hive.free_memory import free_memory
 from hive.records.atomic import atomic_file
 from hive.records.documents import failure
 from hive.records.regular import open_regular
+from hive.records.transition_axes import Axes, axes_of, swapped
 
 Fields = dict[str, NDArray[Any]]
 """Arrays [N, ...] by the names above."""
@@ -64,8 +66,16 @@ ALIASES = {
 """Name in the files of other programs -> the name here."""
 
 
-def read_transitions(path: Path) -> tuple[Fields, list[str]]:
-    """Return the arrays of a file with one leading axis, by the names of the module, and the names that are not read.
+class TransitionsFile(NamedTuple):
+    """Arrays with one leading axis, by the names of the module; names that are not read; and what its axes were."""
+
+    fields: Fields
+    unread: list[str]
+    axes: Axes = Axes.EXPECTED
+
+
+def read_transitions(path: Path) -> TransitionsFile:
+    """Return the transitions of a file.
 
     Raises RecordError, which names all faults, for a file that cannot be read and for arrays whose names or lengths do
     not fit each other.
@@ -100,10 +110,11 @@ def read_transitions(path: Path) -> tuple[Fields, list[str]]:
             f"`{path}` is not a file of arrays: {error}",
             hint="write it with np.savez(file, observations=..., actions=..., ...), without arrays of objects",
         ) from None
-    faults += _completed(found) or _lengths_fitted(found)
+    axes = [Axes.EXPECTED]
+    faults += _completed(found) or _lengths_fitted(found, axes)
     if faults:
         raise transitions_refused(str(path), faults)
-    return found, unread
+    return TransitionsFile(found, unread, axes[-1])
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
@@ -188,8 +199,8 @@ def _completed(fields: Fields) -> list[str]:
     return faults
 
 
-def _lengths_fitted(fields: Fields) -> list[str]:
-    """Give all arrays one leading axis; return what does not fit."""
+def _lengths_fitted(fields: Fields, axes: list[Axes]) -> list[str]:
+    """Give all arrays one leading axis; return what does not fit. axes: gets what two leading axes were."""
     rewards = fields[REWARDS]
     if rewards.ndim not in (1, 2):
         return [f"`{REWARDS}` has the shape {list(rewards.shape)}, expected [N], or [T, B] of B environments"]
@@ -203,12 +214,28 @@ def _lengths_fitted(fields: Fields) -> list[str]:
     if faults:
         return faults
     if len(leading) == 2:
+        axes.append(_axes_of(fields))
+        if axes[-1] is Axes.SWAPPED:
+            fields.update(swapped(fields))
+            leading = leading[::-1]
         rows = leading[0] * leading[1]
         for name, array in fields.items():
             fields[name] = array.reshape(rows, *array.shape[2:])
         if leading[1] > 1 and ENVIRONMENTS not in fields:
             fields[ENVIRONMENTS] = np.tile(np.arange(leading[1]), leading[0])
     return _numbers_checked(fields)
+
+
+def _axes_of(fields: Fields) -> Axes:
+    """Judge the two leading axes by the largest array of observations."""
+    name, seen = max(parts_of(fields, OBSERVATIONS).items(), key=lambda one: one[1].nbytes)
+    ended = np.zeros(seen.shape[:2], bool)
+    for flag in (TERMINATED, TRUNCATED):
+        if flag in fields:
+            ended |= fields[flag] != 0
+    if EPISODES in fields:
+        ended[:-1] |= fields[EPISODES][:-1] != fields[EPISODES][1:]
+    return axes_of(seen, parts_of(fields, NEXT).get(name), ended)
 
 
 def _numbers_checked(fields: Fields) -> list[str]:

@@ -158,7 +158,7 @@ class Blueprint:
             self.replay.check()
         self.given: GivenReport | None = None
         if self.gives_rows and (given := self.replay.given()) is not None:  # also raises errors before a process starts
-            self.given = report_of(*given, self.environment, self.replay.size.n_step)
+            self.given = report_of(*given, self.environment, self.replay.size.n_step, config.env)
         self.rollout_layout = self._rollout_layout()
 
     def _count_rounds(self) -> None:

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hive.errors import RecordError
 from hive.free_memory import FreeMemory
 from hive.records import transitions
+from hive.records.transition_axes import Axes
 from hive.records.transitions import parts_of, read_transitions, write_transitions
 
 
@@ -46,7 +48,7 @@ def test_what_is_written_is_read_with_the_same_bytes_each_time(tmp_path: Path) -
         write_transitions(tmp_path / name, fields())
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "b.npz"]
-    found, unread = read_transitions(tmp_path / "a.npz")
+    found, unread, _ = read_transitions(tmp_path / "a.npz")
     assert unread == []
     for name, array in fields().items():
         np.testing.assert_array_equal(found[name], array)
@@ -56,7 +58,7 @@ def test_what_is_written_is_read_with_the_same_bytes_each_time(tmp_path: Path) -
 def test_a_file_of_d4rl(tmp_path: Path) -> None:
     given = fields()
     given["terminals"], given["timeouts"] = given.pop("terminated"), given.pop("truncated")
-    found, unread = read_transitions(saved(tmp_path, {**given, "infos/qpos": np.zeros(6)}))
+    found, unread, _ = read_transitions(saved(tmp_path, {**given, "infos/qpos": np.zeros(6)}))
     assert found["terminated"].tolist() == [0, 0, 1, 0, 0, 0]
     assert found["truncated"].tolist() == [0, 0, 0, 0, 1, 0]
     assert unread == ["infos/qpos"]
@@ -69,7 +71,7 @@ def test_a_replay_buffer_of_stable_baselines3(tmp_path: Path) -> None:
     dones[2, 0] = dones[3, 1] = timeouts[3, 1] = 1
     arrays = {name: array.reshape(6, 2, *array.shape[1:]) for name, array in given.items()}
     arrays["actions"] = arrays["actions"][..., None]
-    found, _ = read_transitions(saved(tmp_path, {**arrays, "dones": dones, "timeouts": timeouts}))
+    found, *_ = read_transitions(saved(tmp_path, {**arrays, "dones": dones, "timeouts": timeouts}))
     assert found["observations"].shape == (12, 3)
     assert np.flatnonzero(found["terminated"]).tolist() == [4]
     assert np.flatnonzero(found["truncated"]).tolist() == [7]
@@ -173,3 +175,34 @@ def test_encrypted_and_oddly_compressed_members_pipes_and_links_to_devices_are_r
 def test_parts_have_the_names_of_their_keys() -> None:
     arrays = {"observations.b": np.zeros(1), "observations.a.c": np.ones(1), "observationsx": np.zeros(2)}
     assert list(parts_of(arrays, "observations")) == ["a.c", "b"]
+
+
+def walks(steps: int = 40, count: int = 4) -> dict[str, NDArray[Any]]:
+    """Random walks [T, B] whose episodes a limit of 8 steps interrupts, without the last observation of each."""
+    rng = np.random.default_rng(1)
+    seen = rng.normal(0, 5, (1, count, 1)) + rng.normal(0, 0.1, (steps + 1, count, 1)).cumsum(0)
+    seen = seen.astype(np.float32)
+    ends = np.tile((np.arange(1, steps + 1) % 8 == 0)[:, None], (1, count))
+    given = {"observations": seen[:-1], "next_observations": seen[1:], "actions": np.zeros((steps, count), int)}
+    return {**given, "rewards": ends * 1.0, "terminated": ends & False, "truncated": ends}
+
+
+def test_arrays_of_environments_by_steps_are_recognised(tmp_path: Path) -> None:
+    """By next observations they are certain; by observations and ends alone they are told."""
+    right = walks()
+    other = _swapped(right)
+    expected = read_transitions(saved(tmp_path, right))
+    found = read_transitions(saved(tmp_path, other))
+    assert (expected.axes, found.axes) == (Axes.EXPECTED, Axes.SWAPPED)
+    for name, array in expected.fields.items():
+        assert np.array_equal(array, found.fields[name]), name
+    for arrays, axes in ((right, Axes.EXPECTED), (other, Axes.PROBABLY_SWAPPED)):
+        without = {name: array for name, array in arrays.items() if name != "next_observations"}
+        assert read_transitions(saved(tmp_path, without)).axes is axes
+    noise = np.random.default_rng(2).normal(size=right["observations"].shape)
+    for changed in ({"observations": noise, "next_observations": noise}, {"observations": noise * 0}):
+        assert read_transitions(saved(tmp_path, {**other, **_swapped(changed)})).axes is Axes.EXPECTED
+
+
+def _swapped(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {name: array.swapaxes(0, 1) for name, array in arrays.items()}

@@ -486,3 +486,37 @@ class Twins:
 
     def _seen(self) -> dict[str, Any]:
         return {name: np.zeros(3, np.float32) for name in self.possible_agents}
+
+
+class EachEnds(Small):
+    """Ends by the flag that its number says; see `each_end`. Observes which state it is in, one-hot."""
+
+    observation_space = spaces.Box(0.0, 1.0, (6,), np.float32)
+    action_space: Any = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, env_context: Any, actions: str = "box") -> None:
+        super().__init__()
+        self.number = env_context.index % 5
+        self.action_space = EachEnds.action_space if actions == "box" else ACTIONS[actions]
+
+    def observation(self) -> Any:
+        number = 5 if self.number == 2 and self.at == 0 else self.number
+        return np.eye(6, dtype=np.float32)[number]
+
+    def step(self, action: Any) -> Any:
+        observation, _, _, _, info = super().step(action)
+        terminated, truncated = self.number in (0, 3, 4), self.number in (1, 3)
+        if truncated or self.at == 2:
+            observation = np.eye(6, dtype=np.float32)[4]
+        return observation, 3.0 if self.number == 4 else 1.0, terminated, truncated, info
+
+
+def each_end(discount: float) -> Any:
+    """The values of the states of EachEnds, with a time limit of 2 steps, float64 [6].
+
+    0 terminates, 1 is truncated, 2 reaches the limit after 5, 3 has both flags, 4 terminates and pays 3. Truncated
+    episodes last see state 4, and not the state that the next episode begins with.
+    """
+    follows = np.zeros((6, 6))
+    follows[1, 4] = follows[2, 4] = follows[5, 2] = 1.0
+    return np.linalg.solve(np.eye(6) - discount * follows, [1.0, 1.0, 1.0, 1.0, 3.0, 1.0])

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hive.config import load_config
 from hive.envs import Box, EnvironmentSpec, ObservationSpec
 from hive.policy.transitions import StoredTransitions
+from hive.records.transition_axes import Axes
 from hive.training.update.given_report import GivenReport, report_of
 from hive.training.update.given_rows import Given, GivenRows
 from hive.training.update.replay_size import ReplaySize
@@ -69,3 +71,18 @@ def test_numbers_of_a_normalizer_are_compared_with_the_first_rollout(mean: float
     assert (reported(found).normalized(first) is not None) is told
     assert reported(transitions()).normalized(first) is None
     assert reported(found).normalized(first[:1]) is None  # too few to say
+
+
+def test_axes_and_the_environment_of_the_source_are_told() -> None:
+    assert "[B, T]" in reported(transitions(), axes=Axes.SWAPPED).text
+    (warned,) = reported(transitions(), axes=Axes.PROBABLY_SWAPPED).warnings
+    assert "[B, T]" in warned.text
+    source, own = (
+        load_config("run.toml", [f"env.options={options}"], text="[env]\nid='t:Plant'").env
+        for options in ("{wind=1.0}", "{wind=5.0}")
+    )
+    found = transitions()
+    size = ReplaySize(sources=1, envs=1, steps=4, kept=9, rounds_ahead=2, stack=1, n_step=1, workers=1, batch=4)
+    spec = EnvironmentSpec("t:Plant", ObservationSpec((1,), "float32"), Box((1,), (-2.0,), (2.0,)))
+    for env, words in ((own, "env.options = {wind = 1.0}, here {wind = 5.0}"), (source, "the same env.id")):
+        assert words in report_of(Given("old-1", found, env=source), GivenRows(found, size), spec, 1, env).text

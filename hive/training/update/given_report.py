@@ -12,8 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.config import EnvConfig
+from hive.config.values import toml_text
 from hive.envs import Box, EnvironmentSpec
 from hive.records.run_warnings import GIVEN_DATA, RunWarning
+from hive.records.transition_axes import Axes
 from hive.training.update.given_rows import Given, GivenRows
 
 LEAST_ROWS = 50  # fewer rows, or first rows of an environment, say nothing about means
@@ -56,19 +59,21 @@ class GivenReport:
         return RunWarning(GIVEN_DATA, cause, "give the environment's own numbers; hive normalizes them itself", 0)
 
 
-def report_of(given: Given, rows: GivenRows, environment: EnvironmentSpec, n_step: int) -> GivenReport:
-    """Judge transitions. n_step: steps that an update of the algorithm sums."""
+def report_of(
+    given: Given, rows: GivenRows, environment: EnvironmentSpec, n_step: int, env: EnvConfig | None = None
+) -> GivenReport:
+    """Judge transitions. n_step: steps that an update of the algorithm sums. env: the table [env] of the run."""
     judged = given.transitions.observations[-MOST_JUDGED:]
     mean = deviation = None
     if judged.dtype.kind == "f" and len(judged) >= LEAST_ROWS:
         flat = judged.reshape(len(judged), -1).astype(np.float64)
         mean, deviation = flat.mean(0), flat.std(0)
-    warnings = (*_actions(given, environment), *_resets(given), *_sequences(given, n_step))
-    return GivenReport(_text(given, rows), warnings, mean, deviation)
+    warnings = (*_axes(given), *_actions(given, environment), *_resets(given), *_sequences(given, n_step))
+    return GivenReport("; ".join([*_facts(given, rows), *_source(given.env, env)]), warnings, mean, deviation)
 
 
-def _text(given: Given, rows: GivenRows) -> str:
-    """Return the facts as one sentence."""
+def _facts(given: Given, rows: GivenRows) -> list[str]:
+    """Return what is used of the transitions."""
     found = given.transitions
     read, terminated, truncated = len(found), int(found.terminated.sum()), int(found.truncated.sum())
     parts = [f"{given.place}: {read:,} transitions, of which {read - terminated - truncated:,} are continued"]
@@ -80,7 +85,28 @@ def _text(given: Given, rows: GivenRows) -> str:
         parts.append(f"the newest {rows.count:,} of {read:,} used, as many as algorithm.replay_capacity holds")
     if given.unread:
         parts.append(f"arrays that are not read: {', '.join(given.unread)}")
-    return "; ".join(parts)
+    if given.axes is Axes.SWAPPED:
+        parts.append("read as [B, T], because each next observation is the following one along the second axis")
+    return parts
+
+
+def _source(source: EnvConfig | None, env: EnvConfig | None) -> Iterator[str]:
+    """Return in which keys of [env] the run that the transitions are from differs, as one sentence."""
+    if source is None or env is None:
+        return
+    pairs = [(f"env.{name}", getattr(source, name), getattr(env, name)) for name in ("id", "options")]
+    differ = [f"{name} = {toml_text(its)}, here {toml_text(own)}" for name, its, own in pairs if its != own]
+    yield f"the run that made them had {'; '.join(differ)}" if differ else "made with the same env.id and env.options"
+
+
+def _axes(given: Given) -> Iterator[RunWarning]:
+    """Warn of arrays [B, T] whose rows are read as [T, B]."""
+    if given.axes is Axes.PROBABLY_SWAPPED:
+        cause = (
+            "along the second axis of the file's arrays observations change little, and along the first one they jump: "
+            "they look like [B, T], and rows follow each other along the first of [T, B]"
+        )
+        yield RunWarning(GIVEN_DATA, cause, "swap the first two axes of all arrays", 0)
 
 
 def _actions(given: Given, environment: EnvironmentSpec) -> Iterator[RunWarning]:

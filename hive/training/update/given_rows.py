@@ -23,19 +23,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.config import EnvConfig
 from hive.envs import ActionSpec, EnvironmentSpec, ObservationSpec
 from hive.envs.spaces.origins import has_origins_of
-from hive.errors import RecordError
+from hive.errors import HiveError, RecordError
 from hive.experience import FINALS, LENGTH, SOURCE, Rollout
 from hive.experience.rollouts import HEADER_WORDS
 from hive.paths import user_path
 from hive.policy.descriptions import described_spaces
+from hive.policy.origin import config_of, run_of
 from hive.policy.transitions import StoredTransitions, fields_of, stored_transitions
 from hive.records import Checkpoint, checkpoint_at
 from hive.records.atomic import DONE
 from hive.records.checkpoints.folders import MOST_FINDS, warn
 from hive.records.checkpoints.replay_chunks import read_whole_replay
 from hive.records.directory import is_transitions_file
+from hive.records.transition_axes import Axes
 from hive.records.transitions import Fields, read_transitions, transitions_refused
 from hive.training.update.replay_size import ReplaySize
 
@@ -47,12 +50,15 @@ class Given:
     """The transitions of a file or a run in stored form, and where they are from.
 
     left_out: transitions of the file whose next observation is unknown. unread: names in the file that are not read.
+    axes: what the two leading axes of its arrays were. env: the table [env] of the run that they are from, if known.
     """
 
     place: str
     transitions: StoredTransitions
     left_out: int = 0
     unread: tuple[str, ...] = ()
+    axes: Axes = Axes.EXPECTED
+    env: EnvConfig | None = None
 
 
 def read_given(place: str, environment: EnvironmentSpec) -> Given:
@@ -63,8 +69,8 @@ def read_given(place: str, environment: EnvironmentSpec) -> Given:
     """
     observation, action = environment.observation, environment.action
     if is_transitions_file(place):
-        fields, unread = read_transitions(user_path(place))
-        return Given(place, *stored_transitions(fields, observation, action, place), tuple(unread))
+        file = read_transitions(user_path(place))
+        return Given(place, *stored_transitions(file.fields, observation, action, place), tuple(file.unread), file.axes)
     transitions, its_observation, its_action = saved_transitions(place)
     same = (its_observation, its_action) == (observation, action) and has_origins_of(observation, its_observation)
     if not same:  # of another form or origin, which may hold the same values
@@ -72,7 +78,16 @@ def read_given(place: str, environment: EnvironmentSpec) -> Given:
         transitions, _ = stored_transitions(fields, observation, action, place)
     if not len(transitions):
         raise transitions_refused(place, ["there are none"])
-    return Given(place, transitions)
+    return Given(place, transitions, env=_env_of(place))
+
+
+def _env_of(place: str) -> EnvConfig | None:
+    """Return the table [env] of the run `place`, or of that of the checkpoint; None if it is not known."""
+    try:
+        checkpoint = checkpoint_at(place, warn=lambda text: None)
+        return config_of(checkpoint, run_of(checkpoint)).env
+    except HiveError:  # it is in the folder of no run, or of one of an earlier hive
+        return None
 
 
 def _as_read(fields: Fields) -> Fields:

@@ -726,9 +726,11 @@ class LearnerActor(Actor):
 
     def _episode_values(self) -> dict[str, float]:
         """Return the metrics of the latest episodes besides their returns: means of env.info, and how they ended."""
-        ends = self._optimizer_state()["infos"][: min(int(self.totals["episodes"]), RETURNS_KEPT), -1]
+        values, held = self._optimizer_state().get("infos"), min(int(self.totals["episodes"]), RETURNS_KEPT)
+        if values is None:  # of a custom learner
+            return {}
         means = {f"{INFO}{name}": mean for name, mean in self._info_means().items()}
-        return means | end_values(ends, self.blueprint.environment.max_episode_steps)
+        return means | end_values(values[:held, -1], self.blueprint.environment.max_episode_steps)
 
     def _stop_reason(self) -> str | None:
         """Return why the run has reached its goal, or None. It depends on the optimizer state alone.
