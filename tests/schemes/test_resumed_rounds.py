@@ -47,6 +47,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "two": {**DQN, "env__id": "small_agents:Together", "policies__one": '"same"', "policies__two": '"other"'},
 }
 KEYS: dict[str, tuple[Any, ...]] = {
+    "collection__communication": ('"pipelined"',),
+    "algorithm__n_step": (3,),
+    "algorithm__replay_capacity": (400, 4_000),
     "collection__rollout": (4, 32),
     "collection__envs": (1, 4),
     "collection__workers": (1, 4),
