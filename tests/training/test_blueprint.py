@@ -121,7 +121,7 @@ def test_every_step_has_room_for_its_finals_and_those_of_a_declared_limit_are_ex
 def test_the_optimizer_state_is_that_of_the_learner(optimizer: str) -> None:
     made = config(algorithm__optimizer=optimizer)
     blueprint = Blueprint(made)
-    learner = Learner(made.algorithm, blueprint.wrapper(), made.run.steps)
+    learner = Learner(made.algorithm, blueprint.wrapper(), made.run.steps, infos=len(blueprint.episode_values))
     assert blueprint.optimizer_state_bytes == learner.layout.bytes
 
 
@@ -446,7 +446,8 @@ def test_an_optimizer_state_of_other_numbers_of_workers_is_restored(
     views["returns"][:] = np.arange(100)
     views["moments"][:] = 0.5
     parts = {"weights": state, "optimizer_state": optimizer_state}
-    write_checkpoint(tmp_path, 6, tensors={}, parts=parts, state={"gradient_workers": 3, "per_version": 1})
+    own = {"gradient_workers": 3, "per_version": 1, "info": [*old.episode_values]}
+    write_checkpoint(tmp_path, 6, tensors={}, parts=parts, state=own)
     new = Blueprint(
         config(gradients__workers=2, collection__workers=collectors), checkpoint_at(str(tmp_path / "000006"))
     )

@@ -14,6 +14,7 @@ import pytest
 from small_trainer import LIMIT_S, config_of
 
 from hive.errors import RecordError
+from hive.experience import EPISODE_END
 from hive.records import RunDirectory, best_policy, newest_checkpoint, read_jsonl, writing_checkpoint
 from hive.records.atomic import check_folder
 from hive.records.checkpoints.weights import load_weights
@@ -338,7 +339,7 @@ def test_the_last_weights_are_saved_under_their_version(tmp_path: Path) -> None:
         "update": 42,
         "checkpoint_format": 2,
         "env": "small_environments:OneState",
-        "info": [],
+        "info": [EPISODE_END],
         "scheduled": False,
         "env_steps": 0,
         "updates": 0,
