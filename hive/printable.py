@@ -8,6 +8,7 @@ Lone surrogates cannot be encoded at all. `str.isprintable` is false for all of 
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, TextIO, cast
 
@@ -52,12 +53,18 @@ def obeyed(stream: TextIO) -> TextIO:
     return stream.under if isinstance(stream, PrintableStream) else stream
 
 
+def _nowhere() -> TextIO:
+    """Return a stream in the place of a closed one (`>&-`), whose descriptor it takes: the lowest that is free."""
+    return open(os.devnull, "w")
+
+
 class printable_output:
     """Within this context, stdout and stderr are PrintableStreams."""
 
     def __enter__(self) -> None:
         self.before = sys.stdout, sys.stderr
-        sys.stdout, sys.stderr = (cast(TextIO, PrintableStream(obeyed(stream))) for stream in self.before)
+        streams = (stream or _nowhere() for stream in self.before)
+        sys.stdout, sys.stderr = (cast(TextIO, PrintableStream(obeyed(stream))) for stream in streams)
 
     def __exit__(self, *exception: object) -> None:
         sys.stdout, sys.stderr = self.before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 
 import pytest
@@ -49,3 +50,10 @@ def test_the_status_line_obeys_nothing_that_it_is_told() -> None:
     out = io.StringIO()
     StatusLine(out).say(HOSTILE)
     assert out.getvalue() == "?[2J?1m??????\n"
+
+
+def test_commands_work_where_stdout_was_closed() -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -P -m hive ls >&-"], stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
