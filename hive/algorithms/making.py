@@ -43,6 +43,7 @@ from hive.errors import TopologyError
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.act.exploration import SoftChoices
 from hive.networks.build.parameters import HeadParameters
+from hive.runtime.process.user_code.setup import set_up
 
 MEMBERS = (
     *("distribution", "statistics", "gradients_per_round", "asks_for_moments", "behaviour_log_probs"),
@@ -77,6 +78,7 @@ def make_algorithm(
     TopologyError if it cannot be loaded or is no `Algorithm`.
     """
     if is_reference(config.name):
+        set_up()
         make: Callable[..., Algorithm | ReplayAlgorithm] = load_reference(config.name)
         more = {"round_steps": round_steps} if _takes_round_steps(make) else {}
         algorithm = make(config, distribution, workers, **{**more, **config.options})

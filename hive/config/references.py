@@ -27,6 +27,7 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 IN_SESSION = re.compile(r'"[^"\n]*?\bsession\.py:')
 IN_GIVEN = re.compile(rf'"[^"\\\n]*/(?P<inside>{GIVEN}/[^"\\\n]+)"')
 
+_setup: str | None = None  # run.setup of the run that this process serves
 _CALLERS: dict[CodeType, tuple[str, ...]] = {}  # code of a function that calls user code -> keys that name it
 
 
@@ -101,6 +102,20 @@ def _given(found: re.Match[str], folder: Path) -> str:
     before, now = json.loads(found[0]), folder.resolve() / found["inside"]
     moved = not os.path.lexists(before) and os.path.lexists(now)
     return json.dumps(str(now), ensure_ascii=False) if moved else found[0]
+
+
+def give_setup(reference: str | None) -> None:
+    """Say which function run.setup of the run names that this process serves from now on; None: none.
+
+    `hive.runtime.process.user_code.setup` calls it. Processes that this one forks know it, too.
+    """
+    global _setup
+    _setup = reference
+
+
+def given_setup() -> str | None:
+    """Return the reference that was given last, for a process that is executed for the same run."""
+    return _setup
 
 
 def load_reference(text: str, default: str = "") -> Any:

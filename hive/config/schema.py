@@ -127,6 +127,11 @@ class RunConfig:
     update_hook: str | None = key(
         None, 'custom function that is called with every update: "package.module:function"', **CLASS
     )
+    setup: str | None = key(
+        None,
+        'custom function, called once in every process before custom code is run: "package.module:function"',
+        **CLASS,
+    )
     callbacks: tuple[Any, ...] = key(
         (),
         'custom classes that are called during the run: "package.module:Class", { name = "...", argument = 1 }',

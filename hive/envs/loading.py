@@ -13,6 +13,7 @@ from hive.distribution import pip_install, with_extra
 from hive.envs.ways_out import OTHER_VERSION, installed_package, way_out
 from hive.errors import EnvironmentFailed, EnvironmentMissing, HiveError, TopologyError
 from hive.runtime.actor.error_location import is_interrupt, named
+from hive.runtime.process.user_code.setup import set_up
 from hive.runtime.process.user_code.torch_state import environment_torch
 from hive.versions import check_versions
 
@@ -69,6 +70,7 @@ def construct(kind: str, name: str, what: str, constructor: Callable[[], Any], h
     """
     import gymnasium
 
+    set_up()
     try:
         with environment_torch():
             return constructor()

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from hive.config import NetworkConfig
 from hive.config.answers import answered, answers
+from hive.config.references import give_setup
 from hive.envs import ActionSpec, ObservationSpec, action_converter, each_action
 from hive.errors import HiveError, MemoryShort, NetworkError, RecordError, UsageError, brief
 from hive.free_memory import allocation_limit, free_memory, size_text
@@ -227,6 +228,9 @@ def policy_of(checkpoint: Checkpoint, *, own_code: bool = False, exact: bool = F
             f"the network of {checkpoint.path} uses `{named[0]}`, which would be imported and called",
             hint="if you trust the checkpoint, call hive.load(..., own_code=True)",
         )
+    if named:
+        with contextlib.suppress(HiveError):  # the folder of a checkpoint alone has no config
+            give_setup(config_of(checkpoint, run_of(checkpoint)).run.setup)
     heads = tuple(
         dataclasses.replace(head, cls=load_module(custom, "head"))
         if custom and isinstance(head, HeadParameters)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hive.config import Config, load_config
+from hive.config.references import give_setup
 from hive.envs.wrappers import with_names
 from hive.errors import UsageError
 from hive.records import Checkpoint, RunDirectory, folder_of_run
@@ -45,6 +46,7 @@ def environment_of(config: Config, render_mode: str | None = None) -> Any:
     from hive.envs import recipe_of  # here: they import gymnasium, which a policy alone does not need
     from hive.envs.make import make_any
 
+    give_setup(config.run.setup)
     return make_any(recipe_of(config.evaluation_env), render_mode)
 
 

@@ -48,6 +48,7 @@ REFERENCES = {
     "network.value_head": "value_head",
     "algorithm.name": "algorithm",
     "run.update_hook": "update_hook",
+    "run.setup": "setup",
     "run.topology": "topology",
     "run.scheme": "scheme",
 }
@@ -61,7 +62,7 @@ LISTS = {
 }
 """Key with an array of references, or of tables with a `name` that is one -> the name as above."""
 
-PROCESSES = "env.processes"
+PROCESSES, SETUP = "env.processes", "run.setup"
 ARGUMENTS = 'those of an environment\'s constructor are env={"id": MyEnv, "options": {"size": 3}}'
 
 _inline = itertools.count(1)
@@ -211,7 +212,8 @@ def _replaced(tables: dict[str, Any], flat: dict[str, Any], inline: bool, apart:
     sender = _Sender()
     here: _Sender = _Inline() if inline else sender
     replaced = {
-        name: _sent(name, value, sender if name.partition(".")[0] in apart else here) for name, value in flat.items()
+        name: _sent(name, value, sender if name.partition(".")[0] in apart or (apart and name == SETUP) else here)
+        for name, value in flat.items()
     }
     for name in own:
         _put(tables, name.split("."), replaced.pop(name))

@@ -20,6 +20,7 @@ from hive.algorithms.batches.novelty import SeeksNovelty
 from hive.algorithms.making import check_effect, heads_of_algorithm, make_algorithm
 from hive.algorithms.replaying import ReplayAlgorithm, warmup_rounds
 from hive.config import AgentConfig, Config, EnvConfig, ReplayConfig, TargetConfig, is_reference
+from hive.config.references import give_setup
 from hive.envs import (
     EnvContext,
     EnvironmentSpec,
@@ -443,6 +444,7 @@ def environment_of(config: Config, kept: Path | None = None) -> EnvironmentSpec:
 
     kept: the file with the spaces that processes of environments have told at an earlier start of the run.
     """
+    give_setup(config.run.setup)
     # Also for what the environment's module draws when it is imported; torch's has a fixed seed in a new process.
     seed_globals(stream_seed(config.run.seed, Purpose.describing, 0, 0))
     with keeping(kept):

@@ -25,6 +25,7 @@ from hive.envs.spaces.origins import with_origins
 from hive.errors import ConfigError
 from hive.experience import Purpose, stream_seed
 from hive.records.directory import POLICIES
+from hive.runtime.process.user_code.setup import set_up
 
 if TYPE_CHECKING:
     from hive.policy.loaded import Policy
@@ -160,6 +161,7 @@ def _by_patterns(config: Config, environment: EnvironmentSpec) -> dict[str, list
 def _bot(row: PolicyConfig) -> Bot:
     """Make the bot of a policy that does not learn."""
     if row.scripted is not None:
+        set_up()
         return bot_of(row.name, load_reference(row.scripted))
     from hive.policy.loaded import load  # here: it imports the networks
 

@@ -63,6 +63,7 @@ SPECIAL = {
     "run.replay_folder": st.just("/a/b c"),
     "run.init_from": st.sampled_from(["cartpole-1", "/a/b c"]),
     "run.update_hook": st.just("my.hooks:watch"),
+    "run.setup": st.just("my.hooks:prepare"),
     "network.weights": st.sampled_from([{}, {"": "/a/b c", "body.0": {"file": "x", "prefix": "a.", "skip": ["fc.*"]}}]),
     "network.frozen": st.sampled_from([[], ["encoder.*", "a b"]]),
     "network.critic_parts": st.sampled_from([[], ["state", "arm.joints"]]),
@@ -73,7 +74,7 @@ SPECIAL = {
 }
 NEVER_SET = (
     *("env.action_mask", "env.start_limit_s", "env.connect", "env.reset_limit_s", "env.step_limit_s"),
-    *("run.topology", "run.replay_folder", "run.init_from", "run.update_hook", "run.stop_at_return"),
+    *("run.topology", "run.replay_folder", "run.init_from", "run.update_hook", "run.setup", "run.stop_at_return"),
     "run.stop_at_evaluation",
     "collection.helpers",
     *("network.module", "network.extractor", "network.value_middleware", "network.policy_head", "network.value_head"),
@@ -192,7 +193,7 @@ def test_every_line_tells_its_origin() -> None:
     config = load_config("runs/x.toml", ["run.seed=7"], text=text)
     lines = render(config).splitlines()
     docs = {entry.name: entry.doc for entry in config.entries()}
-    assert lines[:19] == [
+    assert lines[:20] == [
         "[run]",
         f'name = "cartpole-single"            # default        {docs["run.name"]}',
         f'scheme = "single"                   # runs/x.toml:2  {docs["run.scheme"]}',
@@ -203,6 +204,7 @@ def test_every_line_tells_its_origin() -> None:
         f"# init_from is not set              # default        {docs['run.init_from']}",
         f"init_statistics = true              # default        {docs['run.init_statistics']}",
         f"# update_hook is not set            # default        {docs['run.update_hook']}",
+        f"# setup is not set                  # default        {docs['run.setup']}",
         f"callbacks = []                      # default        {docs['run.callbacks']}",
         f"accept = []                         # default        {docs['run.accept']}",
         f"callback_limit_s = 60.0             # default        {docs['run.callback_limit_s']}",

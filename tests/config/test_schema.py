@@ -29,6 +29,7 @@ DEFAULTS = {
     "run.init_from": None,
     "run.init_statistics": True,
     "run.update_hook": None,
+    "run.setup": None,
     "run.callbacks": (),
     "run.accept": (),
     "run.callback_limit_s": 60.0,

@@ -22,6 +22,7 @@ from hive.cli.parts.json_output import environments_to_stderr
 from hive.cli.parts.trial import call_limits, examined_in_time
 from hive.config import DEFAULT_SCHEME, Config, EnvConfig, load_config, reasoned, tuned
 from hive.config.each import FIELDS, indices_of
+from hive.config.references import give_setup
 from hive.config.values import toml_text
 from hive.errors import ConfigError, EnvironmentFailed, HiveError
 from hive.hash_seed import SEED, VARIABLE
@@ -115,6 +116,7 @@ def _report(options: argparse.Namespace) -> Report:
         wrappers = json.dumps(needed_wrappers(options.env))
         sets[:0] = [f"env.preset={preset_for(options.env)}", f"env.wrappers={wrappers}"]  # as `hive init` sets them
     given = load_config(options.config or "run.toml", sets, text=None if options.config else "")
+    give_setup(given.run.setup)
     spec = configured_spec(given.env)
     config, origin = (given, str(options.config)) if options.config else _chosen(spec, options.env, sets)
     env = config.env

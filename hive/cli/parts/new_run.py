@@ -81,7 +81,7 @@ def _late_transitions(config: Config) -> tuple[str, str]:
 
 
 REFERENCE_KEYS = (
-    *("run.topology", "run.scheme", "run.update_hook", "env.id", "evaluation.env.id"),
+    *("run.topology", "run.scheme", "run.update_hook", "run.setup", "env.id", "evaluation.env.id"),
     *("network.module", "network.extractor", "network.policy_head", "network.value_head", "algorithm.name"),
 )
 LIST_KEYS = ("env.wrappers", "evaluation.env.wrappers", "record.sinks")

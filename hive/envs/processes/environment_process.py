@@ -18,6 +18,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from hive import hash_seed
+from hive.config.references import given_setup
 from hive.envs.context import EnvContext
 from hive.envs.processes import child
 from hive.envs.processes.ending import MARK, end_processes, new_mark
@@ -217,7 +218,7 @@ def execute(
     cannot be started, and ConfigError for values that it cannot be told.
     """
     try:
-        content = pack({**task, "argv": [os.fsencode(word) for word in sys.argv]})
+        content = pack({**task, "argv": [os.fsencode(word) for word in sys.argv], "setup": given_setup()})
     except TypeError as error:
         raise ConfigError(
             f"env.options have values that an environment process cannot be told: {error}",

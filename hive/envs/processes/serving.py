@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hive.config.each import overridden
+from hive.config.references import give_setup
 from hive.envs.context import EnvContext
 from hive.envs.make import describe
 from hive.envs.processes.stepper import ACTIVITIES, Activity
@@ -168,6 +169,7 @@ def serve(arguments: Sequence[int]) -> NoReturn:
             os.set_inheritable(fd, False)
         given = unpack(_read(task_end))
         sys.argv[:] = map(os.fsdecode, given.pop("argv"))
+        give_setup(given.pop("setup"))
         raise_on_exit()
         np.random.seed(0)  # noqa: NPY002  # until the first order: nothing may depend on the time of a start
         random.seed(0)

@@ -30,6 +30,7 @@ from hive.networks.build.parameters import (
     PolicyHeadParameters,
 )
 from hive.networks.build.spaces import ActionSpec
+from hive.runtime.process.user_code.setup import set_up
 
 GAINS = {
     "policy": "policy_gain",
@@ -173,6 +174,7 @@ def load_module(reference: str, key: str = "module") -> Callable[..., nn.Module]
 
     Raises NetworkError if it cannot be imported or is not callable.
     """
+    set_up()
     name, _, attribute = reference.rpartition(":")
     try:
         module = module_of(name) if name.endswith(".py") else importlib.import_module(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import uvloop
@@ -20,12 +21,14 @@ from hive.runtime.process.channel_ends import NodeContext
 from hive.runtime.process.node import Node
 from hive.runtime.process.output import keep_output
 from hive.runtime.process.stop_signals import do_nothing
+from hive.runtime.process.user_code.setup import set_up
 from hive.runtime.process.views import Views
 from hive.runtime.topology.plan import Plan
 from hive.runtime.topology.topology import Topology
 from hive.runtime.wire.sockets import ZmqTransport
 
 REMOVED_S = 1.0  # interval between two looks whether the file of the output was removed
+OWN = "hive."  # begins the modules of hive's actors
 LINGER_S = 1.0  # time limit for sending the last messages; the supervisor reads at once, so it takes microseconds
 
 
@@ -85,7 +88,16 @@ def host(
             transport.close(LINGER_S)
         return 0
 
-    group, _ = topology.actor_of(plan.processes[process][0])
-    group.resources.apply()
+    _prepare(topology, plan.processes[process])
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())
+
+
+def _prepare(topology: Topology, actors: Sequence[int]) -> None:
+    """Take the cores and threads of these actors; call run.setup before a user's actor is built.
+
+    hive's own actors call it where they build what users have defined.
+    """
+    topology.actor_of(actors[0])[0].resources.apply()
+    if not all(topology.actor_of(number)[0].cls.__module__.startswith(OWN) for number in actors):
+        set_up()

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from hive.config import SCHEMES, Config, load_config
-from hive.config.references import user_code_keys
+from hive.config.references import give_setup, user_code_keys
 from hive.errors import HiveError, NetworkError, TopologyError
 from hive.records import RunDirectory, write_crash
 from hive.records.program import enter
@@ -42,6 +42,7 @@ def load(
     folder = RunDirectory.open(Path(directory))
     enter(folder)
     config = config or load_config(folder.resolved_file)
+    give_setup(config.run.setup)
 
     def report_in(located: HiveError, error: BaseException) -> str:
         report = write_crash(folder, "topology", error=str(located), traceback=describe(error)[2])
@@ -57,6 +58,7 @@ def build(config: Config, directory: Path, given: Path | None = None) -> Topolog
 
     `directory` is where the run would keep its files; `given` is the config file that relative names refer to.
     """
+    give_setup(config.run.setup)
     with _locating(config, lambda located, error: "`hive up` keeps the traceback"):
         topology: Topology = _schemes().assemble(config, directory, given)
     return topology

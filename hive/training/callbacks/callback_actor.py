@@ -22,6 +22,7 @@ from hive.records.run_warnings import CALLBACK_FAILED, WARNING
 from hive.runtime import START, Actor, SlotOutlet, Subscription
 from hive.runtime.actor.error_location import explained
 from hive.runtime.memory.status import WAIT_IN
+from hive.runtime.process.user_code.setup import set_up
 from hive.training.blueprint import Blueprint
 from hive.training.callbacks.calling import Answer, ForwardingCallback, call, checked, restore, state_of
 from hive.training.callbacks.events import Following, check_methods, takes_event
@@ -97,6 +98,7 @@ class CallbackActor(Actor):
 
     @calls_user_code("run.callbacks")
     def _make_callback(self) -> Any:
+        set_up()
         target, arguments = load_reference(self.entry.name), self.entry.arguments
         made = Following(target, arguments) if takes_event(target, arguments) else target(**arguments)
         if not isinstance(made, ForwardingCallback):

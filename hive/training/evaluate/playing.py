@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from hive.config import Config
+from hive.config.references import give_setup
 from hive.envs import (
     EnvironmentSpec,
     VectorEnvironment,
@@ -72,6 +73,7 @@ def play(
     EnvironmentFailed.
     """
     env = config.evaluation_env
+    give_setup(config.run.setup)
     with Guest():
         spec = configured_spec(env)
         if spec.agents:
@@ -140,6 +142,7 @@ def play_together(
     policies: by their names in [policies]. Arguments and errors are those of `play`.
     """
     how = {"episodes": episodes, "envs": envs, "seed": seed, "sample": sample, "max_steps": max_steps}
+    give_setup(config.run.setup)
     with Guest():
         spec = configured_spec(config.evaluation_env)
         return _played_together(policies, config, spec, **how, progress=progress)

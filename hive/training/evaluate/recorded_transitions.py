@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from hive.config import Config
+from hive.config.references import give_setup
 from hive.envs import EnvironmentSpec, StepRow, configured_spec, configured_vector
 from hive.envs.random_actions import RandomActions
 from hive.envs.spaces.fitted import fitted_vector
@@ -58,6 +59,7 @@ def play_transitions(
     Raises UsageError for an environment of several agents, and for a policy of other observations or actions, and
     EnvironmentFailed.
     """
+    give_setup(config.run.setup)
     with Guest():
         spec = configured_spec(config.env, plays=policy is None)
         if spec.agents:

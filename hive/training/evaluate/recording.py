@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hive.config import Config
+from hive.config.references import give_setup
 from hive.envs import EnvironmentSpec
 from hive.envs.drawing.rendering import Picture, prepare_drawing, rendered_environment, rendered_spec
 from hive.envs.drawing.window import Window
@@ -165,6 +166,7 @@ def _stage(
     policy: Players, config: Config, episodes: int, seed: int, sample: bool, max_steps: int, *, window: bool
 ) -> _Stage:
     env = config.evaluation_env
+    give_setup(config.run.setup)
     spec = rendered_spec(env)
     if spec.agents:
         policies = policy if isinstance(policy, Mapping) else {"": policy}

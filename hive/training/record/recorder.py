@@ -68,6 +68,7 @@ from hive.records.sinks.sinks import Episode, cause
 from hive.records.sinks.tensorboard_sink import TensorBoardSink
 from hive.records.sinks.wandb_sink import WandbSink
 from hive.runtime import Actor, Bytes, Inlet, SharedIn, SharedOut, Subscription
+from hive.runtime.process.user_code.setup import set_up
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.callbacks.messages import PART as CALLBACKS
 from hive.training.callbacks.messages import CallbackState
@@ -523,6 +524,7 @@ def _maker(name: str, directory: RunDirectory) -> Callable[[], Sink] | None:
     if name == "wandb":
         return lambda: WandbSink(directory.path)
     if is_reference(name):
+        set_up()
         # The folder in which a user-defined sink writes: that of the run.
         return lambda: load_reference(name)(directory.path)
     return None

@@ -28,6 +28,7 @@ from hive.records.summary import NATIVE, ROUNDS
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.runtime.memory.segments import Arrays
 from hive.runtime.memory.status import WAIT_IN
+from hive.runtime.process.user_code.setup import set_up
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.callbacks.messages import CallbackAnswer, CallbackEvents, CallbackState, RunChanges
 from hive.training.callbacks.sequence import CallbackPorts, CallbackSequence
@@ -134,6 +135,8 @@ class LearnerActor(Actor):
         self.first_turn = resume.update if resume else 0
         self.first_updates = int(resume.state.get("updates", 0)) if resume else 0
         hook = config.run.update_hook
+        if hook is not None:
+            set_up()
         self.hook: UpdateHook | None = load_reference(hook) if hook is not None else None
 
     @classmethod
