@@ -18,7 +18,8 @@ import numpy as np
 from hive.algorithms.parameters import update_parameter
 from hive.config import Config
 from hive.config.answers import answers
-from hive.errors import ConfigError, MemoryShort, brief
+from hive.config.other_names import way_of
+from hive.errors import ConfigError, MemoryShort, UsageError, brief
 from hive.experience import steps_in
 from hive.free_memory import free_memory, size_text
 from hive.networks.weights.flat import aligned_block
@@ -46,6 +47,9 @@ class Trainer:
 
     @brief
     def __init__(self, config: Config, number: int = 0, incarnation: int = 0, status: Status | None = None) -> None:
+        given: object = config  # as programs without types may give it
+        if not isinstance(given, Config):
+            raise UsageError(f"hive.Trainer takes a hive.Config, not {given!r}", hint=way_of("trainer", "__init__"))
         self._guest = Guest()
         with self._guest:
             self._begin(config, number, incarnation, status)

@@ -16,7 +16,7 @@ from hive.config.keys import keys_of
 from hive.config.other_names import RENAMED, homes_of, is_key, note_on, other_names
 from hive.config.schema import SECTIONS
 from hive.config.values import toml_text
-from hive.errors import ConfigError
+from hive.errors import ConfigError, UsageError
 
 TABLES = [*SECTIONS.items(), *(("algorithm", table) for table in ALGORITHMS.values())]
 OTHER_NAMES, WITHOUT_ONE, OTHER_TABLES = map(other_names, ("keys", "notes", "tables"))
@@ -263,6 +263,12 @@ def test_calls_of_another_form_are_answered_by_hive_s_way(act: Callable[[], obje
     with pytest.raises(TypeError) as raised:
         act()
     assert way in "".join(raised.value.__notes__)
+
+
+def test_a_trainer_of_a_name_is_answered() -> None:
+    with pytest.raises(UsageError, match="takes a hive") as raised:
+        hive.Trainer("ppo")  # type: ignore[arg-type]
+    assert "hive.train" in raised.value.hint
 
 
 def test_an_error_inside_of_a_call_gets_no_hint() -> None:
