@@ -10,8 +10,8 @@ the new process is a child of the caller, as ever. In a process that was forked 
 threads. A new process gets the environment, folder, descriptors and signals that `exec` would give it, and what `/proc`
 shows of it (`environ`, `cmdline`) is overwritten, because hive and the tests look there.
 
-A start is cold if its environment has another value of what Python or a library reads when it begins (STARTUP), and if
-its test has the fixture `cold`.
+A start is cold if its environment has another value of what Python or a library reads when it begins (STARTUP), or
+another hive, and if its test has the fixture `cold`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ IMPORTED = (
     "gymnasium",
     "hive.envs.vectors.compiled_vector",
 )
+ROOT = Path(__file__).resolve().parent.parent
 # Variables that are read when a process or a library begins, so that a fork cannot follow them. PYTHONPATH it can.
 STARTUP = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "GLIBC", "OMP_", "MKL_", "OPENBLAS", "NUMEXPR", "ATEN_", "TORCH")
 PAD, PAD_BYTES = "HIVE_TESTS_PAD", 96 << 10  # room for the environment of a forked process, as /proc shows it
@@ -71,6 +72,12 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 def is_startup(name: str) -> bool:
     return name.startswith(STARTUP) and name != "PYTHONPATH"
+
+
+def has_other_hive(env: Mapping[str, str]) -> bool:
+    """Whether a process with this environment would import another hive than the one that is tested."""
+    folders = [Path(one).resolve() for one in env.get("PYTHONPATH", "").split(os.pathsep) if one]
+    return any((one / "hive").is_dir() and one != ROOT for one in folders)
 
 
 class Warm:
@@ -105,7 +112,9 @@ class Warm:
             return False
         given = os.environ if asked["env"] is None else asked["env"]
         env = {os.fsdecode(name): os.fsdecode(value) for name, value in given.items()}
-        if any(self.started.get(name) != value for name, value in env.items() if is_startup(name)):
+        if any(self.started.get(name) != value for name, value in env.items() if is_startup(name)) or has_other_hive(
+            env
+        ):
             return False
         job = {
             "args": [os.fsdecode(word) for word in asked["args"]],
@@ -186,6 +195,8 @@ def run(job: Mapping[str, Any], held: Sequence[int]) -> NoReturn:
     try:
         become(job, held)
         if sys.argv[0] == "-m":
+            if not hasattr(sys.modules.get(job["args"][3]), "__path__"):  # of a package, its __main__ is run
+                sys.modules.pop(job["args"][3], None)  # imported before, of which runpy warns
             runpy.run_module(job["args"][3], run_name="__main__", alter_sys=True)
         else:
             runpy.run_path(sys.argv[0], run_name="__main__")

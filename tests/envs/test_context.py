@@ -270,9 +270,9 @@ def test_compiled_and_vectorized_forms_cannot_differ(given: dict[str, Any], what
 
 def test_neither_can_a_vectorized_class_whose_single_form_asks_who_it_is() -> None:
     gymnasium.register("Both-v0", f"{HERE}:Knows", vector_entry_point=f"{HERE}:Knows")
-    gymnasium.register("Vectorised-v0", vector_entry_point=f"{HERE}:Knows")
+    gymnasium.register("KnowingVectorised-v0", vector_entry_point=f"{HERE}:Knows")
     assert not takes_native(Recipe("Both-v0"))
     with pytest.raises(ConfigError, match="the parameter `env_context` of its constructor needs single"):
         takes_native(Recipe("Both-v0", kind="native"))
-    with pytest.raises(ConfigError, match="`Vectorised-v0` is a vectorized class only"):
-        takes_native(Recipe("Vectorised-v0", reset_options={"a": 1}))
+    with pytest.raises(ConfigError, match="`KnowingVectorised-v0` is a vectorized class only"):
+        takes_native(Recipe("KnowingVectorised-v0", reset_options={"a": 1}))
