@@ -143,8 +143,10 @@ def init_table(rows: Sequence[Row]) -> list[str]:
     ]
     for task in both:
         groups = [np.asarray(scores[task.name], np.float64) for scores in (init, bare)]
-        found = bootstrap(lambda drawn: np.asarray(drawn[0].mean(axis=-1) - drawn[1].mean(axis=-1)), groups, 0.9)
-        interval = f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
+        interval = "the same numbers"
+        if init[task.name] != bare[task.name]:
+            found = bootstrap(lambda drawn: np.asarray(drawn[0].mean(axis=-1) - drawn[1].mean(axis=-1)), groups, 0.9)
+            interval = f"{found.value:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
         cells = [task.env.rpartition(":")[2], f"{task.steps:,}", *(spread(one[task.name]) for one in (bare, init))]
         lines.append("| " + " | ".join([*cells, interval]) + " |")
     return lines if both else []
