@@ -224,6 +224,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("case", CASES)
 def test_a_round_in_one_call_has_the_bytes_of_updates_one_by_one(tmp_path: Path, case: str) -> None:
     env, values = CASES[case]

@@ -30,7 +30,7 @@ def code_of_process(references: Iterable[str]) -> dict[str, str]:
 
     references: "module:Name" or "file.py:Name" of users' code that another process may have imported instead.
     """
-    files = {f"module {name}": file for name, file in _own_files().items()}
+    files = {f"module {name}": file for name, file in _own_files(len(sys.modules)).items()}
     for reference in references:
         name, colon, _ = reference.partition(":")
         if colon and (file := _file_of(name)) is not None:
@@ -57,8 +57,12 @@ def is_installed(module: types.ModuleType) -> bool:
     return ours or any(place.is_relative_to(one) for one in installed_folders())
 
 
-def _own_files() -> dict[str, Path]:
-    """Return the files of the imported modules that are not installed."""
+@functools.lru_cache(maxsize=1)
+def _own_files(imported: int) -> dict[str, Path]:
+    """Return the files of the imported modules that are not installed.
+
+    imported: how many modules there are. Collectors that share a process look at thousands of them only once.
+    """
     # Of thousands of modules nearly all lie in these folders as they are named, which needs no look at the disk.
     plainly = tuple({f"{folder}/" for folder in (*map(str, installed_folders()), *named_folders(), HOME)})
     found = {}
