@@ -241,7 +241,7 @@ def test_uniform_weights_are_spread_as_those_of_the_peer(env: str) -> None:
 
     That is the statistic of Kolmogorov and Smirnov at 1 %, on both sides against the uniform distribution.
     """
-    model = peer_of("ppo", env, policy_kwargs={"ortho_init": False})
+    model = peer_of("ppo", env, seed=1, policy_kwargs={"ortho_init": False})  # one of a hundred seeds fails
     arrays = weights_of(trainer_of("ppo", env, **PPO, network__initialization='"uniform"'))
     inputs = {layer: weight.shape[1] for layer, weight in layers_of(arrays, "weight").items()}
     for kind in ("weight", "bias"):
