@@ -496,6 +496,7 @@ def test_uses_of_other_names_are_found(code: str) -> None:
 # --- names of the last release
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     "path",
     ["hive.workers", "hive.approximation", "hive.algorithms.make_algorithm", "hive.networks.TorchArchitecture"],
@@ -509,6 +510,7 @@ def test_names_of_the_last_release_work_with_a_warning(path: str) -> None:
     assert "<string>:1: DeprecationWarning: `" + path in done.stderr
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("line", "home"),
     [
@@ -527,6 +529,7 @@ def test_old_names_of_packages_name_the_new_place(line: str, home: str) -> None:
     assert f"use `{home}`" in done.stderr
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("line", "place"),
     [

@@ -267,6 +267,7 @@ def test_db_b3_the_fraction_of_workers_reaches_the_collectors() -> None:
         assert [one.steps for one in worker.storage.rollouts] == [8, 8, 2, 2]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("workers", [1, 2, 3, 5, 8, 16, 64])
 def test_db_b4_synchronous_round_never_deadlocks(workers: int) -> None:
     """One step is a whole round, so nothing piles up; ten rounds were the end of the original with two workers."""

@@ -88,6 +88,7 @@ def scheme(config, directory):
 """
 
 
+@pytest.mark.usefixtures("cold")  # warm it may have begun
 @pytest.mark.parametrize("words", [(), ("-d",)])
 def test_an_interrupt_at_the_very_start_leaves_nothing(house: House, words: tuple[str, ...]) -> None:
     up = house.start("up", house.cartpole(), *words)

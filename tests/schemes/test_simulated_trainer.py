@@ -388,6 +388,7 @@ MUTANTS: list[tuple[type[Broken], str]] = [
 ]
 
 
+@pytest.mark.rotates
 # What spins is given up in the middle of everything, and Python says so of each of its coroutines.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("mutant", "symptom"), MUTANTS, ids=lambda value: getattr(value, "__name__", ""))

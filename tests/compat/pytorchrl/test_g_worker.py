@@ -69,6 +69,7 @@ def test_without_updates_nothing_is_learned() -> None:
 # --- the bytes of a run
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", ALGORITHMS)
 @synchronous
 def test_it_is_the_run_of_the_config_byte_for_byte(workers: int, execution: str, name: str, tmp_path: Path) -> None:

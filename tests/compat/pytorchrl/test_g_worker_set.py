@@ -37,6 +37,7 @@ OTHER = pytest.mark.full(reason="the other combinations", rotates=True)
 # --- the bytes of a run
 
 
+@pytest.mark.rotates
 @distributed_or_not
 @pytest.mark.parametrize(
     ("name", "workers", "collectors"),
