@@ -139,7 +139,7 @@ class Agent:
         self.end: EndPart | None = None
         self.refused = ""
         self.heard_s = self._now_s()
-        self.stopped = False
+        self.stopped = self.serving = False
         self.asks: list[ActorQuery] = []
         self.changed = asyncio.Event()
 
@@ -187,7 +187,8 @@ class Agent:
                     self.end = EndPart(message.reason, rejoin=False)
             elif isinstance(message, EndPart):
                 self.end = message
-                self._send(HostEnded(self.incarnation, message.reason))
+                if not self.serving:  # else its last status comes first
+                    self._send(HostEnded(self.incarnation, message.reason))
             elif isinstance(message, ActorQuery):
                 self.asks.append(message)
             else:
@@ -247,11 +248,13 @@ class Agent:
         try:
             part.start()
             self.report(f"joined {self.join.run} as {self.join.host}: {_work(accepted.part)}")
+            self.serving = True
             return await self._serve(part)
         except HiveError as error:
             self._send(HostEnded(self.incarnation, str(error)))
             return EndPart(str(error), rejoin=False)
         finally:
+            self.serving = False
             await part.end()
 
     async def _serve(self, part: HostPart) -> EndPart:
@@ -262,6 +265,9 @@ class Agent:
                 self._send(HostEnded(self.incarnation, "the agent was stopped"))
                 return EndPart("the agent was stopped", rejoin=False)
             if (end := self._ended()) is not None:
+                # A run may be over before the first status, which tells the head what its collectors have imported.
+                self._send(HostStatus(self.incarnation, await part.status()))
+                self._send(HostEnded(self.incarnation, end.reason))
                 return end
             if (silent_s := self._now_s() - self.heard_s) > self.join.silence_s:
                 return EndPart(f"the head has been silent for {silent_s:.0f} s", rejoin=True)
@@ -279,6 +285,7 @@ class Agent:
         while self._ended() is None and self._now_s() < until_s:
             await self._changed(LAST_S)
         if (end := self._ended()) is not None:
+            self._send(HostEnded(self.incarnation, end.reason))
             return end
         if reason == RUN_ENDED:  # the EndPart of this connection was lost
             return EndPart(reason, rejoin=False)

@@ -27,6 +27,7 @@ FOUND = {
     186: "a full queue refused a Holds, which was never repeated",
     23: "a connection breaks with rollouts on their way",
     99: "a connection breaks with rollouts on their way, at the end",
+    225: "rollouts are sent again on a new connection",
 }
 """Seeds, and the fault that they showed or the case that they cover."""
 
