@@ -12,11 +12,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from conftest import Place
 
 from hive.gpus import gpus_here
+
+if TYPE_CHECKING:
+    from conftest import Place
 
 PAGES = Path(__file__).parent / "wording"
 CARTPOLE = 'env.id = "CartPole-v1"\n'
