@@ -86,7 +86,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--mutations", type=int, default=20, help="of each run, in tests/cli/test_hostile_files.py")
     parser.addoption("--mutations-seed", type=int, default=0, help="the first of their seeds")
-    parser.addoption("--write", action="store_true", help="write the pages of tests/cli/test_wording.py anew")
+    parser.addoption("--write", action="store_true", help="write the pages of tests/cli/test_wording.py")
     parser.addoption("--rotation", metavar="0-3|all", help="which quarter of repeating tests runs")
     parser.addoption(
         "--affected", nargs="?", const="HEAD", metavar="REVISION", help="tests that changes since it reach"

@@ -213,7 +213,7 @@ def run(job: Mapping[str, Any], held: Sequence[int]) -> NoReturn:
 
 
 def leave(code: int) -> NoReturn:
-    """End as the interpreter does: wait for threads, call what was registered, flush."""
+    """End as the interpreter does: wait for threads, call the functions of atexit, flush the streams."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()

@@ -122,7 +122,7 @@ class RunConfig:
         accepts=str.isprintable,
     )
     init_statistics: bool = key(
-        True, "with init_from, continue its statistics of observations and rewards; false: begin them anew"
+        True, "with init_from, continue its statistics of observations and rewards; false: start with empty ones"
     )
     update_hook: str | None = key(
         None, 'custom function that is called with every update: "package.module:function"', **CLASS

@@ -33,7 +33,7 @@ SEEDS = range(4)  # of the episodes that are compared
 FIRST, AGAIN, OTHER = 0, 0, 1  # seeds of their actions
 LONGER = 10  # times the longest episode so far, after which one is given up
 LEAST_LIMIT = 20  # steps: shorter episodes that are always equally long are those of bandits and card games
-MOST_NUMBERS = 256  # of an observation: pictures have more, and may show a clock
+MOST_NUMBERS = 256  # numbers of an observation; larger ones are pictures, which may show a clock
 TELLS = 0.9  # share of the variance of the time that a linear function of observations explains where they tell it
 SAME = 0.01  # share of a number's variance that is left between episodes at the same time where it is a clock
 

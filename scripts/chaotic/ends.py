@@ -273,7 +273,7 @@ class Trials:
             ending.broken.append(f"`hive down` does not end the surviving run: {left} {text[-SHOWN:]}")
 
     def _resume(self, ending: Ending, commands: Commands, run: RunDirectory) -> None:
-        """Resume what is left, and judge where it begins."""
+        """Resume the run, and check that it continues at or after the last saved step."""
         if ending.form in ("up", "script", "quiet", "namespaces") and not run.path.exists():
             return  # ended before it was made
         ending.saved = max(saved_in(run), *(said_in(text) for text in commands.texts()))

@@ -1,6 +1,6 @@
 """The wording of errors, pinned in one place: a page for each family in tests/cli/wording.
 
-    python -m pytest tests/cli/test_wording.py --write     writes the pages anew; read the difference in a review
+    python -m pytest tests/cli/test_wording.py --write     writes the pages; read the difference in a review
 
 Elsewhere a test asks for the type of an error, for the thing that it names and that a way out is given.
 """

@@ -37,9 +37,9 @@ def found(space: spaces.Space[Any], *values: Any) -> ObservationSpec:
     ("space", "values", "origin"),
     [
         (ANY_FLOAT, (1.7e9, 1.7e9 + 1, 1.7e9 + 60), (1.7e9,)),  # time stamps in seconds
-        (ANY_FLOAT, (1.7e9, 1.7e9 + DAY, 1.7e9 + 9 * DAY), ()),  # and in days, of which float32 holds 675 parts
+        (ANY_FLOAT, (1.7e9, 1.7e9 + DAY, 1.7e9 + 9 * DAY), ()),  # time stamps in days: float32 holds 675 steps a day
         (ANY_FLOAT, (5_820_000.12, 5_820_000.13), (5_820_000.12,)),  # coordinates in metres
-        (ANY_FLOAT, (52.520008, 52.520009), (52.520008,)),  # and in degrees
+        (ANY_FLOAT, (52.520008, 52.520009), (52.520008,)),  # coordinates in degrees
         (ANY_FLOAT, (50_000.0, 50_090.5, 49_870.25), ()),  # prices
         (ANY_FLOAT, (1.25, 1.2500001), ()),
         (ANY_FLOAT, (20.0, 20.0 + 1e-14), ()),  # the rounding of float64

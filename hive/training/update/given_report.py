@@ -73,7 +73,7 @@ def report_of(
 
 
 def _facts(given: Given, rows: GivenRows) -> list[str]:
-    """Return what is used of the transitions."""
+    """Return one fact for each property of the transitions: rows used, left out, ends, ranges."""
     found = given.transitions
     read, terminated, truncated = len(found), int(found.terminated.sum()), int(found.truncated.sum())
     parts = [f"{given.place}: {read:,} transitions, of which {read - terminated - truncated:,} are continued"]

@@ -62,7 +62,7 @@ class TorchState:
 
 @dataclass(frozen=True)
 class NumpyState:
-    """What NumPy does about floating-point errors, and how it prints arrays."""
+    """NumPy's settings for floating-point errors and for printing arrays."""
 
     errors: Mapping[str, Any]
     printing: Mapping[str, Any]
