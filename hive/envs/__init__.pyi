@@ -51,6 +51,7 @@ from hive.envs.vectors.rows import StepRow as StepRow
 from hive.envs.vectors.seeding import runs_python as runs_python
 from hive.envs.vectors.seeding import seed_globals as seed_globals
 from hive.envs.vectors.vector import VectorEnvironment as VectorEnvironment
+from hive.envs.vectors.vector import let_play as let_play
 from hive.envs.vectors.vector import make_vector as make_vector
 from hive.envs.wrappers import needed_wrappers as needed_wrappers
 from hive.native import include_folder as include_folder

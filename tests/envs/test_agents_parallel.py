@@ -473,3 +473,16 @@ class TestPettingZoo:
         assert [one.steps for one in seated.table.ended] == [5] * 4
         assert {*seated.table.ended[0].returns} == {*agents}
         seated.table.close()
+
+
+def test_an_environment_that_has_played_its_episodes_is_neither_stepped_nor_reset() -> None:
+    short = [Episode(NAMES, [Move("", {"a": 1.0}), Move("", terminates=NAMES)])]
+    first, second = games = [Meeting(NAMES, short) for _ in range(2)]
+    seated = Seated(games)
+    seated.table.play([1, 2])
+    seated.steps(3)
+    assert seated.rows[0].valid.tolist() == [0, 0, 1, 1]
+    assert seated.rows[0].rewards.tolist() == [0, 0, 1, 0]
+    seated.steps(3)
+    assert (len(first.log), len(second.log)) == (2, 4)
+    assert (first.seeds, second.seeds) == ([0], [1, None])

@@ -303,3 +303,19 @@ def test_an_environment_that_gives_turns_to_the_ended_for_ever_is_refused() -> N
         game.act(action)
     with pytest.raises(EnvironmentFailed, match="turns of ended agents only, such as `a`, without removing them"):
         game.act(2)
+
+
+def test_an_environment_that_has_played_its_episodes_is_neither_stepped_nor_reset() -> None:
+    first, second = games = [TurnGame(NAMES, [WON]) for _ in range(2)]
+    made = seated(games)
+    made.play([1, 2])
+    for _ in range(2 * len(WON.moves)):
+        for game in made.games:
+            if game.left:
+                game.act(0)
+    assert [game.left for game in made.games] == [0, 0]
+    assert (len(first.log), len(second.log)) == (3, 6)
+    assert [one.number for one in made.ended] == [0, 1, 1]
+    assert (first.seeds, second.seeds) == ([0], [1, None])
+    made.reset([5, 6])
+    assert [game.left for game in made.games] == [-1, -1]

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from fake_program import HELLO, Answer, FakeProgram, framed, usual
 from fuzzed_programs import Fuzz
+from numpy.typing import NDArray
 
 from hive.config import load_config
 from hive.envs import Discrete, StepRow, configured_spec, recipe_of
@@ -64,13 +65,15 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
         one.close()
 
 
-def program_of(recipe: Recipe, hello: dict[str, Any] = HELLO) -> tuple[Program, StepRow]:
+def program_of(
+    recipe: Recipe, hello: dict[str, Any] = HELLO, plays: NDArray[np.int64] | None = None
+) -> tuple[Program, StepRow]:
     """A program with the spaces of this hello, not started, and its row."""
     count = hello["count"]
     observation = observation_spec("fake", space_of(hello["observation"], "observation"))
     action = action_spec("fake", space_of(hello["action"], "action"))
     row = StepRow.allocate(observation, count, len(recipe.info))
-    return Program(recipe, row, observation, action), row
+    return Program(recipe, row, observation, action, plays=plays), row
 
 
 def do(program: Program, order: str, *given: Any) -> None:
@@ -78,8 +81,8 @@ def do(program: Program, order: str, *given: Any) -> None:
     assert program.done(LIMIT_S)
 
 
-def started(recipe: Recipe) -> tuple[Program, StepRow]:
-    program, row = program_of(recipe)
+def started(recipe: Recipe, plays: NDArray[np.int64] | None = None) -> tuple[Program, StepRow]:
+    program, row = program_of(recipe, plays=plays)
     do(program, "start", [EnvContext(3, seed=5, incarnation=2, run="run-1")])
     return program, row
 
@@ -159,6 +162,20 @@ def test_an_episode_that_ends_is_followed_by_the_next_one_in_the_same_step(serve
     assert (row.truncated.tolist(), row.episode_lengths.tolist(), row.infos.tolist()) == ([1], [1], [[7.0]])
     assert fake.requests[3] == {"request": "reset", "number": 3, "which": [0], "seeds": None, "options": [{}]}
     assert program.doing().activity == "reset"
+    program.end(0.0)
+
+
+def test_a_program_that_has_played_its_episodes_is_neither_stepped_nor_reset(serve: Serve) -> None:
+    fake, plays = serve(step={"terminated": b"\1"}), np.array([1, 1])
+    program, row = started(Recipe("fake", connect=fake.address), plays)
+    do(program, "reset", [5])
+    for _ in range(2):
+        do(program, "step", np.array([0]))
+    assert [one["request"] for one in fake.requests] == ["hello", "reset", "step"]
+    assert (row.valid.tolist(), row.terminated.tolist(), row.observations.tolist()) == ([0], [0], [[2.0, 0.0]])
+    do(program, "reset", [6])
+    do(program, "step", np.array([0]))
+    assert row.valid.tolist() == [1]
     program.end(0.0)
 
 

@@ -274,6 +274,25 @@ class Privileged(Drift):
         return {"near": numbers[:1], **far}
 
 
+class Contest(Small):
+    """An episode of 3 to 9 steps that, with `refuses`, must be played to its end: no reset before that."""
+
+    def __init__(self, refuses: bool = True) -> None:
+        super().__init__()
+        self.refuses, self.left = refuses, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if self.refuses and self.left:
+            raise RuntimeError("the contest is not over")
+        result = super().reset(seed=seed)
+        self.left = int(self.np_random.integers(3, 10))
+        return result
+
+    def terminated(self) -> bool:
+        self.left -= 1
+        return self.left == 0
+
+
 class Fails(Small):
     """Raises in step `when`."""
 

@@ -98,6 +98,20 @@ def test_the_first_episodes_of_an_environment_are_those_that_count() -> None:
     assert (found.episodes, found.mean_return, found.min, found.max) == (3, 12.0, 2, 30)
 
 
+@pytest.mark.parametrize("processes", ["0", '"each"'])
+def test_an_environment_that_has_played_its_episodes_is_left_alone(processes: str) -> None:
+    """So one that refuses to be reset within an episode can be evaluated again and again, with the same numbers."""
+    evaluators = [
+        Evaluator.of_run(blueprint_of("Contest", env__options=f"{{refuses = {refuses}}}", env__processes=processes))
+        for refuses in ("false", "true")
+    ]
+    for turn in (1, 2, 3):
+        any_time, at_the_end = (numbers(evaluator.evaluate(due(turn))) for evaluator in evaluators)
+        assert any_time == at_the_end
+    for evaluator in evaluators:
+        evaluator.close()
+
+
 @pytest.mark.parametrize(("episodes", "shares"), [(3, [1, 1, 1]), (5, [2, 2, 1]), (7, [3, 2, 2])])
 def test_remaining_episodes_go_to_the_first_environments(episodes: int, shares: list[int]) -> None:
     lengths = [1, 10, 100]  # the sum determines how many episodes of each length there were

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.agents.parallel import ParallelVector
@@ -30,6 +31,10 @@ class Alone:
         """Step every environment once with stored `actions` [B, ...]; write `row`."""
         self.table.step([actions], [row])
         self.table.ended.clear()  # those that are in the row
+
+    def play(self, episodes: NDArray[np.int64]) -> None:
+        """Let each environment play until every agent has had so many more episodes, [B]."""
+        self.table.play(episodes.reshape(-1, self.agents).max(axis=1))
 
     def set_attributes(self, values: Mapping[str, Any]) -> None:
         """Give every environment these values before its next reset."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.agents.bots import Bot
@@ -57,6 +58,7 @@ class ParallelVector:
         for seat in self.seats:
             seat.begin()
         for table, seed in zip(self.tables, seeds, strict=True):
+            table.left = -1
             table.reset(int(seed))
         for seat, out in zip(self.seats, observations, strict=True):
             seat.store(out)
@@ -66,10 +68,16 @@ class ParallelVector:
         for seat, chosen in zip(self.seats, actions, strict=True):
             seat.take(chosen)
         for table in self.tables:
-            table.step()
+            if table.left:
+                table.step()
         self.env_steps += self.count
         for seat, row in zip(self.seats, rows, strict=True):
             seat.write(row)
+
+    def play(self, episodes: Sequence[int] | NDArray[np.int64]) -> None:
+        """Let each environment play so many more episodes until the next reset; -1: without a limit."""
+        for table, left in zip(self.tables, episodes, strict=True):
+            table.left = int(left)
 
     def set_attributes(self, values: Mapping[str, Any]) -> None:
         """Give every environment these values before its next reset."""
@@ -82,7 +90,7 @@ class ParallelVector:
 
 
 class _Table:
-    """One environment, and who of its agents is there."""
+    """One environment, and who of its agents is there. left: episodes that it still plays; -1: without a limit."""
 
     def __init__(
         self,
@@ -106,6 +114,7 @@ class _Table:
         self._pending = vector.pending
         self._returns: dict[Any, float] = {}  # of the agents, in the running episode
         self.steps = 0  # of the running episode
+        self.left = -1
         self._live: list[Any] = []
         self._seen: dict[Any, Any] = {}  # raw observations of agents with a bot
 
@@ -193,13 +202,15 @@ class _Table:
         for seat in self._seats:
             seat.end_episode(self.number, self._returns)
         self.finish(cut=False)
-        self.reset(None)
 
     def finish(self, *, cut: bool) -> None:
-        """Tell of the running episode, which ends. cut: from outside."""
+        """Tell of the running episode, which ends, and begin the next one, if there is one. cut: from outside."""
         returns = {str(agent): returned for agent, returned in self._returns.items()}
         infos = dict(chain.from_iterable(seat.take_infos(self.number).items() for seat in self._seats))
         self._ended.append(EndedEpisode(self.number, returns, self.steps, cut, infos))
+        self.left -= self.left > 0
+        if self.left:
+            self.reset(None)
 
     def _credit(
         self,

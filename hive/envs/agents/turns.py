@@ -15,6 +15,9 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hive.envs.agents.bots import Bot
 from hive.envs.agents.interface import AgentView
 from hive.envs.agents.seats import MISSING, EndedEpisode, SeatRows
@@ -79,7 +82,13 @@ class TurnsVector:
         for seat in self.seats:
             seat.begin()
         for game, seed in zip(self.games, seeds, strict=True):
+            game.left = -1
             game.begin(int(seed))
+
+    def play(self, episodes: Sequence[int] | NDArray[np.int64]) -> None:
+        """Let each environment play so many more episodes until the next reset; -1: without a limit."""
+        for game, left in zip(self.games, episodes, strict=True):
+            game.left = int(left)
 
     def close(self) -> None:
         """Close every environment."""
@@ -88,7 +97,10 @@ class TurnsVector:
 
 
 class Game:
-    """One environment. turn: whose turn it is. completed: the rows that are complete since the last call of `act`."""
+    """One environment. turn: whose turn it is. completed: the rows that are complete since the last call of `act`.
+
+    left: episodes that it still plays, -1 without a limit; with 0 nobody has a turn.
+    """
 
     turn: Turn
 
@@ -114,6 +126,7 @@ class Game:
         self._checks = seats[0].checks
         self._ended = ended
         self.turns = 0
+        self.left = -1
         self.completed: list[Completed] = []
 
     def begin(self, seed: int | None) -> None:
@@ -154,6 +167,8 @@ class Game:
             agent = self._agent = self._selected()
             if agent is None:
                 self._end_episode()
+                if not self.left:
+                    return
                 episodes += 1
                 if episodes > MOST_EPISODES:
                     raise self._checks.wrong_agents(
@@ -259,6 +274,7 @@ class Game:
         returns = {str(agent): returned for agent, returned in self._returns.items()}
         infos = dict(chain.from_iterable(seat.take_infos(self.number).items() for seat in self._seats))
         self._ended.append(EndedEpisode(self.number, returns, self.steps, cut, infos))
+        self.left -= self.left > 0
 
     def _end_episode(self) -> None:
         """Complete what is open when no agent is left: an agent that ended may not have had its last turn."""

@@ -40,7 +40,8 @@ class Program(ProgramClient):
 
     row: the columns that it writes. observation, action: the specs of the run, which the program must have. first: the
     number of its first environment in the collector, for messages. output: as for `ProgramClient`. took: where the
-    nanoseconds of its last step are written, [1].
+    nanoseconds of its last step are written, [1]. plays: as of `RowBlock`; a program with one environment follows it,
+    others are stepped all at once.
     """
 
     takes_attributes = False
@@ -55,6 +56,7 @@ class Program(ProgramClient):
         first: int = 0,
         output: Path | None = None,
         took: NDArray[np.int64] | None = None,
+        plays: NDArray[np.int64] | None = None,
     ) -> None:
         super().__init__(recipe, output=output)
         self._took = np.zeros(1, np.int64) if took is None else took
@@ -62,6 +64,8 @@ class Program(ProgramClient):
         self._row = row
         self._run_specs = observation, action
         self._first = first
+        self._plays = plays if self.count == 1 else None
+        self._played = 0
         self._reset_options: list[Mapping[str, Any]] = []
 
     def start(self, contexts: Sequence[EnvContext]) -> None:
@@ -97,20 +101,30 @@ class Program(ProgramClient):
         row, talk, checks, begin = self._row, self.talk(), self._checks, time.monotonic_ns()
         checks.steps += 1
         row.finals.count = 0
+        if self._rests():
+            self._episodes.finish(np.zeros(1), np.zeros(1, bool), np.zeros(1, bool), row)
+            return
         answer = yield from talk.step(self._convert(actions))
         ended, _ = self._episodes.finish(answer.rewards, answer.terminated, answer.truncated, row)
         if self._infos.names:
             self._infos.write({index: _values(answer.info, index) for index in ended}, row.infos)
         observations = answer.observations
-        if ended:
-            for index in ended:
-                if row.truncated[index]:
-                    row.final_index[index] = checks.final(index, at(observations, index), row.finals)
+        for index in ended:
+            if row.truncated[index]:
+                row.final_index[index] = checks.final(index, at(observations, index), row.finals)
+        if ended and not self._episodes.resting:
             self._now_doing("reset", ended[0])
             following = yield from talk.reset(ended, None, [self._reset_options[index] for index in ended])
             observations = _replaced(observations, ended, following)
         checks.batches(observations, row.observations)
         self._took[0] = time.monotonic_ns() - begin
+
+    def _rests(self) -> bool:
+        """Return whether its only environment has played all its episodes."""
+        if self._plays is not None and self._plays[-1] != self._played:
+            self._played = int(self._plays[-1])
+            self._episodes.play(self._plays[self._first : self._first + 1])
+        return bool(self._episodes.resting)
 
 
 def describe_program(

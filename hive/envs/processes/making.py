@@ -52,9 +52,15 @@ def process_vector(
 
     def stepper(block: RowBlock, number: int, first: int, many: int) -> Stepper:
         if recipe.is_program:
-            row, took = block.row(first, first + many), block.arrays["step_ns"][number : number + 1]
             return Program(
-                recipe, row, spec.observation, spec.action, first=first, output=household.output(first), took=took
+                recipe,
+                block.row(first, first + many),
+                spec.observation,
+                spec.action,
+                first=first,
+                output=household.output(first),
+                took=block.arrays["step_ns"][number : number + 1],
+                plays=block.arrays["plays"],
             )
         return EnvironmentProcess(launch, block, number, first, many, household.output(first))
 

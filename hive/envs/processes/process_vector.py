@@ -142,6 +142,7 @@ class ProcessVector:
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
         """Start an episode in every environment; write `observations` [B, ...]."""
+        self._block.arrays["plays"][:-1] = -1
         for unit in self.units:
             unit.reset(seeds[unit.columns])
         self._settle("running")
@@ -185,6 +186,12 @@ class ProcessVector:
         np.copyto(self._last, row.observations)
         if self._now_ns() - self._looked_ns > LOOK_S * 1e9:
             self._look()
+
+    def play(self, episodes: NDArray[np.int64]) -> None:
+        """Let each environment play so many more episodes until the next reset, [B]; -1: without a limit."""
+        plays = self._block.arrays["plays"]
+        plays[:-1] = episodes
+        plays[-1] += 1
 
     @property
     def takes_attributes(self) -> bool:

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.vectors.rows import FinalObservations, StepRow
 from hive.envs.vectors.seeding import runs_python
-from hive.envs.vectors.vector import VectorEnvironment
+from hive.envs.vectors.vector import VectorEnvironment, let_play
 
 
 def fitted_spec(policy: ObservationSpec, environment: ObservationSpec) -> ObservationSpec:
@@ -64,6 +65,10 @@ class _FittedVector:
         finals = FinalObservations(self._row.finals.observations)
         self._vector.step(actions, replace(row, observations=self._row.observations, finals=finals))
         self._copy(row.observations)
+
+    def play(self, episodes: NDArray[np.int64]) -> None:
+        """Let each environment play so many more episodes."""
+        let_play(self._vector, episodes)
 
     def close(self) -> None:
         """Close every environment."""

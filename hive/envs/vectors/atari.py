@@ -210,6 +210,11 @@ class AtariVector:
             row.terminated[lost] = 1
             self._before = lives
 
+    def play(self, episodes: NDArray[np.int64]) -> None:
+        """Let each environment play so many more games, if they are single ones."""
+        if isinstance(self._vector, PythonVector):
+            self._vector.play(episodes)
+
     @property
     def takes_attributes(self) -> bool:
         """Whether its games can be given values: not those that are stepped together in C++."""

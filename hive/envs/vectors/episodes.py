@@ -4,7 +4,8 @@ One native pass (native/include/hive/rows.hpp) writes everything in a row but th
 that environments usually return, and returns None for others. Then NumPy converts them here, or `Checks` raises an
 error, and the same pass follows. So only the native pass counts, and only `Checks` raises errors.
 
-The vector receives the environments whose episodes ended. It keeps their last observations and resets them.
+The vector receives the environments whose episodes ended. It keeps their last observations and resets them, apart from
+those that have played all their episodes (`play`).
 """
 
 from __future__ import annotations
@@ -28,16 +29,27 @@ class Episodes:
     limit: number of steps after which an episode is truncated; 0 for no limit.
     """
 
-    __slots__ = ("_checks", "_count", "_native")
+    __slots__ = ("_checks", "_count", "_left", "_native")
 
     def __init__(self, checks: Checks, count: int, *, resets_in_next_step: bool = False, limit: int = 0) -> None:
         self._checks = checks
         self._count = count
         self._native = _native.Episodes(count, resets_in_next_step, limit)
+        self._left: NDArray[np.int64] | None = None  # [B]: as of `play`
 
     def begin(self) -> None:
         """Start an episode in every environment. Open episodes are dropped and not counted."""
         self._native.reset()
+        self._left = None
+
+    def play(self, episodes: NDArray[np.int64]) -> None:
+        """Let each environment play so many more episodes [B]; as of `hive.envs.vectors.vector.play`."""
+        self._left = episodes.copy()
+
+    @property
+    def resting(self) -> list[int]:
+        """The environments that have played all their episodes, which the vector must neither step nor reset."""
+        return [] if self._left is None else np.flatnonzero(self._left == 0).tolist()
 
     def finish(self, rewards: Any, terminated: Flags, truncated: Flags, row: StepRow) -> tuple[list[int], list[int]]:
         """Write all of `row` but its observations and finals. `final_index` becomes -1 everywhere.
@@ -59,7 +71,17 @@ class Episodes:
             self._checks.rewards(rewards if isinstance(rewards, tuple) else np.atleast_1d(rewards), row.rewards)
             ended = self._native.finish(row.rewards, terminated, truncated, row.native)
             assert ended is not None, "the converted values have the types that the native pass handles"
-        return ended
+        return ended if self._left is None else self._without_resting(*ended, row)
+
+    def _without_resting(self, ended: list[int], cut: list[int], row: StepRow) -> tuple[list[int], list[int]]:
+        """Make the columns of resting environments invalid; count the episodes of the others. Return both lists."""
+        assert self._left is not None
+        rest = self.resting
+        for column in (row.valid, row.rewards, row.terminated, row.truncated, row.episode_returns, row.episode_lengths):
+            column[rest] = 0
+        ended, cut = [[one for one in each if one not in rest] for each in (ended, cut)]
+        self._left[ended] -= self._left[ended] > 0
+        return ended, cut
 
     def _check_truth(self, flags: Flags, name: str) -> None:
         """Raise EnvironmentFailed for a flag that is neither true nor false, as an array of two is."""

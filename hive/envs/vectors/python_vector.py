@@ -11,6 +11,7 @@ everything else works on whole rows. Ends of episodes are rare and have a separa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,8 +65,8 @@ class PythonVector:
         self.environments = environments
         self._limit = limit = _time_limit(environments)  # of steps, where it is bypassed; 0: it is not
         self._sets_limit = False
-        stepped: Sequence[Any] = environments
-        self._steps: list[Callable[[Any], Any]] = [(one.env if limit else one).step for one in stepped]
+        self._last: Sequence[Any] = ()  # [B]: what each has returned for its next action
+        self._steps = [self._step_of(index) for index in range(self.count)]
         observations, actions = spaces_of(id, environments[0])
         self.observation, self.action = observation_spec(id, observations, rules), action_spec(id, actions)
         self.observation = with_origins(self.observation, origins)
@@ -95,9 +96,11 @@ class PythonVector:
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
         """Start an episode in every environment, environment b with `seeds[b]`; write `observations` [B, ...]."""
+        for index in self._episodes.resting:
+            self._steps[index] = self._step_of(index)
         self._episodes.begin()
-        first = [self._reset_one(index, int(seed)) for index, seed in enumerate(seeds)]
-        self._checks.observations(first, observations)
+        self._last = [self._reset_one(index, int(seed)) for index, seed in enumerate(seeds)]
+        self._checks.observations(self._last, observations)
 
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
         """Step every environment once with stored `actions` [B, ...]; write `row`."""
@@ -107,8 +110,15 @@ class PythonVector:
         ended, _ = self._episodes.finish(rewards, terminated, truncated, row)
         if self._infos.names:
             self._infos.write({index: results[index][4] for index in ended}, row.infos)
-        following = self._end(observations, ended, row) if ended else observations
-        self._checks.observations(following, row.observations)
+        self._last = self._end(observations, ended, row) if ended else observations
+        self._checks.observations(self._last, row.observations)
+        if ended:
+            self._let_rest()
+
+    def play(self, episodes: NDArray[np.int64]) -> None:
+        """Let each environment play so many more episodes until the next reset, [B]; -1: without a limit."""
+        self._episodes.play(episodes)
+        self._let_rest()
 
     def close(self) -> None:
         """Close every environment."""
@@ -142,18 +152,30 @@ class PythonVector:
 
     def _end(self, observations: Sequence[Any], ended: Sequence[int], row: StepRow) -> Sequence[Any]:
         """Store the last observations of truncated episodes and reset ended ones; return the next observations."""
-        following = list(observations)
+        following, resting = list(observations), self._episodes.resting
         for index in ended:
             if row.truncated[index]:
                 row.final_index[index] = self._checks.final(index, observations[index], row.finals)
-            following[index] = self._reset_one(index, None)
+            if index not in resting:
+                following[index] = self._reset_one(index, None)
         return following
+
+    def _let_rest(self) -> None:
+        """Let `step` return the same again for environments that have played all their episodes."""
+        for index in self._episodes.resting:
+            self._steps[index] = _Resting((self._last[index], 0.0, False, False, {}))
+
+    def _step_of(self, index: int) -> Callable[[Any], Any]:
+        """Return what steps one environment, without the wrapper of its limit where this is bypassed."""
+        one: Any = self.environments[index]
+        step: Callable[[Any], Any] = (one.env if self._limit and not self._sets_limit else one).step
+        return step
 
     def _reset_one(self, index: int, seed: int | None) -> Any:
         if self._pending is not None:
             self._pending.apply(index, self.environments[index])
         if self._sets_limit:
-            self._steps[index] = self.environments[index].step  # no longer bypassed
+            self._steps[index] = self._step_of(index)  # no longer bypassed
         try:
             result = resetting.begin(self.environments[index], seed, self._reset_options[index])
         except BaseException as error:
@@ -163,6 +185,17 @@ class PythonVector:
         if not self.mask_in_info and isinstance(result[1], Mapping) and MASK_KEY in result[1]:
             self.mask_in_info = np.size(result[1][MASK_KEY]) == sum(choices_of(self.action) or ())
         return result[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Resting:
+    """The step of an environment that is left alone, which is not called: it returns the same again."""
+
+    result: tuple[Any, ...]
+
+    def __call__(self, action: Any) -> tuple[Any, ...]:
+        """Return the last observation."""
+        return self.result
 
 
 def _time_limit(environments: Sequence[gymnasium.Env[Any, Any]]) -> int:

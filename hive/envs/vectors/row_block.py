@@ -28,7 +28,8 @@ class RowBlock:
 
     arrays: words, seeds, actions and the fields of a `StepRow`; changes, as in `write_changes`. Of each process: doing,
     what it does now; step_ns, the time of its last step; generators, a seed of its global generators, to be used when
-    `seedings` has changed; drew, whether it has drawn from one.
+    `seedings` has changed; drew, whether it has drawn from one. plays: episodes that the environment of each row still
+    plays, -1 without a limit, and how often they were changed.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class RowBlock:
                 "generators": ("uint64", (processes,)),
                 "seedings": ("int64", (1,)),
                 "drew": ("uint8", (processes,)),
+                "plays": ("int64", (count + 1,)),
                 "seeds": ("uint64", (count,)),
                 "actions": (np.dtype(action.dtype).name, (count, *action.shape)),
                 "observations": (np.dtype(observation.dtype).name, (count, *observation.shape)),
@@ -68,6 +70,7 @@ class RowBlock:
         self.infos = infos
         if segment is None:
             self.write_changes({}, {})
+            self.arrays["plays"][:count] = -1
         self.gate = _native.RowGate(self.segment.memory, processes)
         self.words = [_native.RowWord(self.segment.memory, number) for number in range(processes)]
 

@@ -16,7 +16,7 @@ from hive import _native
 from hive.envs.vectors.attributes import set_attributes
 from hive.envs.vectors.row_block import RowBlock
 from hive.envs.vectors.seeding import globals_state
-from hive.envs.vectors.vector import VectorEnvironment
+from hive.envs.vectors.vector import VectorEnvironment, let_play
 from hive.runtime.process.stop_signals import do_nothing
 
 IDLE_S = 60.0  # limit of one wait for an order; the process then waits again
@@ -54,6 +54,8 @@ class Share:
         self.block = block
         self.row = block.row(first, end)
         self._actions, self._seeds = block.arrays["actions"][first:end], block.arrays["seeds"][first:end]
+        self._plays, self._played = block.arrays["plays"], 0
+        self._own = slice(first, end)
         self.vector: VectorEnvironment | None = None
         self._state = globals_state()
 
@@ -85,6 +87,9 @@ class Share:
         """Step each environment once."""
         assert self.vector is not None
         self.row.finals.count = 0
+        if self._plays[-1] != self._played:
+            self._played = int(self._plays[-1])
+            let_play(self.vector, self._plays[self._own])
         with as_collector():
             self.vector.step(self._actions, self.row)
 

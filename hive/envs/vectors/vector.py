@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hive.declared import RULES
@@ -52,6 +53,17 @@ class VectorEnvironment(Protocol):
 
     def close(self) -> None:
         """Close the environments, which frees their resources."""
+
+
+def let_play(vector: object, episodes: NDArray[np.int64]) -> None:
+    """Let each environment of a vector play so many more episodes until the next `reset`, [B]; -1: without a limit.
+
+    The running one is among them. One that has played them is left alone, neither stepped nor reset: its columns are
+    not valid, and its observation stays. With 0 it is left alone at once. Vectors without a method `play`, of compiled
+    environments and of vectorized classes, reset themselves and go on.
+    """
+    if (method := getattr(vector, "play", None)) is not None:
+        method(episodes)
 
 
 @brief
@@ -163,6 +175,10 @@ class _WithEnvironmentTorch:
         """Step every environment once with stored `actions` [B, ...]; write `row`."""
         with environment_torch():
             self._vector.step(actions, row)
+
+    def play(self, episodes: NDArray[np.int64]) -> None:
+        """Let each environment play so many more episodes."""
+        let_play(self._vector, episodes)
 
     def close(self) -> None:
         """Close every environment."""

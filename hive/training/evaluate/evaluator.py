@@ -4,9 +4,9 @@
     step()        actions = mode(policy(observations))      phase "policy"
                   step the environments                     phase "env"      -> None, at last the Evaluation
 
-Each environment plays a number of episodes that is fixed in advance; episodes beyond that number do not count. Counting
-the first E episodes to end, of any environment, would be biased towards short ones: towards bad ones where an end is a
-failure, towards good ones where it is the goal.
+Each environment plays a number of episodes that is fixed in advance, and is then left alone until the next evaluation.
+Counting the first E episodes to end, of any environment, would be biased towards short ones: towards bad ones where an
+end is a failure, towards good ones where it is the goal.
 
 The seeds of environments, sampled actions and torch are derived from the run's seed and the turn. So the same weights
 get the same evaluation in any process, if environments draw only from their own generators and a reset clears them.
@@ -37,6 +37,7 @@ from hive.envs import (
     StepRow,
     VectorEnvironment,
     configured_vector,
+    let_play,
     runs_python,
     seed_globals,
 )
@@ -190,11 +191,12 @@ class Evaluator:
             pass
         return evaluation
 
-    def begin(self, due: EvaluationDue, first: int = 0) -> None:
+    def begin(self, due: EvaluationDue, first: int = 0, episodes: int = 0) -> None:
         """Start the first episode of every environment, and abandon an evaluation in progress.
 
         `due` names the turn of the bound weights. first: number of the first environment, where those of `vector` are
-        only some of the environments of an evaluation. Raises EnvironmentFailed.
+        only some of the environments of an evaluation. episodes: of each environment, where it is not the usual number.
+        Raises EnvironmentFailed.
         """
         count = self.vector.count
         self._due, self._started = due, time.monotonic()
@@ -202,7 +204,8 @@ class Evaluator:
         self._returns: list[float] = []  # returns of the counted episodes, in the order in which they ended
         self._infos: list[NDArray[np.float32]] = []  # [K]: their values of `info`, NaN where missing
         self._lengths: list[int] = []  # their lengths in steps
-        self._left = self.quota.copy()  # [B]: episodes still to be counted of each environment
+        quota = np.full_like(self.quota, episodes) if episodes else self.quota
+        self._left = quota.copy()  # [B]: episodes still to be counted of each environment
         self._steps = self._rounds = self.cut = 0
         self._first, self._number = first, 0 if self.same_starts else due.turn
         self._forward = stream_seed(self.seed, Purpose.evaluation_forward, 0, self._number)
@@ -224,6 +227,7 @@ class Evaluator:
         if self.apart is not None:  # each of its processes has generators of its own, so one seed is enough
             self.apart.seed_globals(stream_seed(self.seed, Purpose.evaluation_stepping, self._first, sequence))
         self.vector.reset(seeds, self.row.observations)
+        let_play(self.vector, self._left)
         self._stack = FrameStack.of(self.observation, self.row.observations)
         self._leave()
 
@@ -258,6 +262,8 @@ class Evaluator:
         self._infos += [*self.row.infos[ended]]
         self._lengths += self.row.episode_lengths[ended].tolist()
         self._left -= ended
+        if ended.any():
+            let_play(self.vector, np.where(self._waits, 0, self._left))
         self._leave()
         if not self._left.any():
             return self._end(self._due)

@@ -103,6 +103,7 @@ def table_episodes(
     seed_globals(code)
     play = _AtOnce(table, players) if isinstance(table, ParallelVector) else _InTurn(table, players)
     play.reset(seeds)
+    table.play(left)
     steps = 0
     while left.any():
         torch.default_generator.manual_seed((code + steps) % TORCH_SEEDS)
@@ -299,10 +300,9 @@ class _AtOnce:
 
     def cut(self, max_steps: int) -> None:
         """End episodes of this many steps."""
-        late = [table for table in self._table.tables if table.steps >= max_steps]
+        late = [table for table in self._table.tables if table.left and table.steps >= max_steps]
         for table in late:
             table.finish(cut=True)
-            table.reset(None)
             for player in self._players:
                 columns = np.array([column for column, _ in player.seat.columns_of(table.number)])
                 player.seat.store(player.observations)
@@ -337,14 +337,18 @@ class _InTurn:
         """Play one turn of every environment."""
         taken: list[Sequence[Any]] = []
         for seat, player in enumerate(self._players):
-            columns = [game.turn.column for game in self._table.games if game.turn.seat == seat]
+            columns = [game.turn.column for game in self._playing() if game.turn.seat == seat]
             taken.append(player.seat.environment_actions(player.act(np.array(columns, np.int64))) if columns else [])
-        for game in self._table.games:
+        for game in self._playing():
             game.act(taken[game.turn.seat][game.turn.column])
             for row in game.completed:
                 if row.terminated or row.truncated:
                     self._forget(row.seat, row.column)
-            self._see(game)
+            if game.left:
+                self._see(game)
+
+    def _playing(self) -> list[Any]:
+        return [game for game in self._table.games if game.left]
 
     def _forget(self, seat: int, column: int) -> None:
         player = self._players[seat]
@@ -355,11 +359,12 @@ class _InTurn:
 
     def cut(self, max_steps: int) -> None:
         """End episodes of this many turns."""
-        for game in self._table.games:
+        for game in self._playing():
             if game.steps >= max_steps:
                 game.finish(cut=True)
                 for seat, player in enumerate(self._players):
                     for column, _ in player.seat.columns_of(game.number):
                         self._forget(seat, column)
-                game.begin(None)
-                self._see(game)
+                if game.left:
+                    game.begin(None)
+                    self._see(game)

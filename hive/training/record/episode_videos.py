@@ -207,8 +207,9 @@ class EpisodeVideos:
     async def _play(self, player: _Player, due: EvaluationDue, first: int) -> None:
         """Record the episodes of environment `first`, each to a file."""
         self.actor.status.enter(self._phase)
-        player.evaluator.begin(due, first)
-        for number in range(first, self.videos, self.envs):
+        numbers = range(first, self.videos, self.envs)
+        player.evaluator.begin(due, first, len(numbers))
+        for number in numbers:
             path = evaluation_video(self.folder, due.turn, number, player.suffix)
             ended = False
             with ExitStack() as stack:
