@@ -70,6 +70,9 @@ VERSION = re.compile(r"-v\d+$")
 VERSION_OF_MODULE = re.compile(r"_v\d+$")  # PettingZoo has a module for each version of an environment
 FORMS = ("parallel_env", "env")  # functions of such a module: all agents act at once, or in turn
 LIBRARY = re.compile(r"\.(?:so|dylib)(?::\w+)?$")
+ONE_A_PROCESS = (
+    'if a process can have only one of them, set env.processes = "each", which gives each a process of its own'
+)
 LIMIT = 1000  # steps of an episode in advice: that of most of Gymnasium's tasks
 
 
@@ -112,14 +115,50 @@ def make_each(recipe: Recipe, contexts: Sequence[EnvContext]) -> tuple[list[Reci
     try:
         for one in recipes:
             environments.append(make_any(one))
+            _check_new(recipe.id, environments)
     except BaseException as error:
         for environment in environments:
             close(environment)
-        if isinstance(error, EnvironmentFailed) and differs_by_environment(recipe):
-            who = f"{error} (environment {contexts[len(environments)].index} of the run)"
-            raise EnvironmentFailed(who, hint=error.hint, permanent=error.permanent) from error
+        if isinstance(error, EnvironmentFailed):
+            raise _failed_construction(recipe, contexts, len(environments), error) from error
         raise
     return recipes, environments
+
+
+def _check_new(id: str, environments: Sequence[Any]) -> None:
+    """Raise EnvironmentFailed if the last environment is one of the others, or around the same one as another."""
+    *others, new = map(_innermost, environments)
+    for number, other in enumerate(others):
+        if other is new:
+            what = "the same object" if environments[number] is environments[-1] else "wrappers around the same object"
+            raise EnvironmentFailed(
+                f"`{id}` returned {what} for environments {number} and {len(others)}, which would step each other",
+                hint="return a new environment from each call",
+                permanent=True,
+            )
+
+
+def _innermost(environment: Any) -> Any:
+    """Return what is inside of all wrappers of an environment, also of hive's own around a class without a base."""
+    from hive.envs.adopted import Adopted
+
+    try:
+        inner = environment.unwrapped
+    except Exception:  # no such attribute, or a property of a user that raises
+        inner = environment
+    return inner.env if isinstance(inner, Adopted) else inner
+
+
+def _failed_construction(
+    recipe: Recipe, contexts: Sequence[EnvContext], made: int, error: EnvironmentFailed
+) -> EnvironmentFailed:
+    """Return the error of a construction in a process in which `made` environments of the recipe exist."""
+    text, hint = str(error), error.hint
+    if differs_by_environment(recipe):
+        text += f" (environment {contexts[min(made, len(contexts) - 1)].index} of the run)"
+    if made and not error.permanent:
+        hint = "; ".join(filter(None, (hint, ONE_A_PROCESS)))
+    return EnvironmentFailed(text, hint=hint, permanent=error.permanent)
 
 
 def _made(recipe: Recipe, context: EnvContext, render_mode: str | None) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fake_environments import Boxed, Cells, Counting, Images, Reuses, Scripted, Walk, fakes
+from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.wrappers import TimeLimit
 
@@ -363,3 +364,70 @@ def test_closing_closes_each() -> None:
     environments = fakes(Counting, 3)
     started(environments)[0].close()
     assert all(environment.closed for environment in environments)
+
+
+SCREEN = np.zeros(2)
+
+
+class Screen(Counting):
+    """Returns one array of its module from every call of every environment, in the form `form`."""
+
+    forms: Any = (lambda seen: seen, lambda seen: seen[::1], lambda seen: (seen, {"eye": seen}))
+
+    def __init__(self, form: int, late: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.form, self.late = self.forms[form], late
+        if form == 2:
+            box = self.observation_space
+            self.observation_space = spaces.Tuple((box, spaces.Dict(eye=box)))
+
+    def observation(self) -> Any:
+        if self.late and self.at == 0:  # only what `step` returns is shared
+            return self.form(np.array([self.episode, 0.0]))
+        SCREEN[:] = self.episode, self.at
+        return self.form(SCREEN)
+
+
+class Own(Screen):
+    """The same with arrays of its own."""
+
+    def observation(self) -> Any:
+        return self.form(np.array([self.episode, self.at], np.float64))
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("form", range(3))
+def test_observations_in_one_buffer_are_copied_before_the_next_environment_writes(form: int, late: bool) -> None:
+    def played(kind: Any) -> dict[str, np.ndarray]:
+        environments = [kind(form, late, truncates=2), kind(form, late, terminates=3), kind(form, late, truncates=5)]
+        vector, row = started(environments)
+        first = row.observations.copy()
+        rows = stepped(vector, row, steps=40)  # longer than it is watched
+        return {**rows, "first": first, "finals": row.finals.observations.copy()}
+
+    expected = played(Own)
+    for name, values in played(Screen).items():
+        assert np.array_equal(values, expected[name]), name
+
+
+def test_observations_are_copied_for_the_first_steps_only_where_no_memory_is_shared() -> None:
+    views = np.zeros((2, 2))
+
+    class Row(Counting):
+        """Returns its own row of a common array."""
+
+        index = -1
+
+        def observation(self) -> Any:
+            views[self.index] = self.episode, self.at
+            return views[self.index]
+
+    environments = [Row(), Row()]
+    for index, environment in enumerate(environments):
+        environment.index = index
+    vector, row = started(environments)
+    assert vector._buffers is not None
+    stepped(vector, row, steps=16)
+    assert vector._buffers is None
+    vector.reset([0, 1], row.observations)
+    assert vector._buffers is not None

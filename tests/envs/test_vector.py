@@ -17,7 +17,7 @@ from hive.envs import Recipe, StepRow, describe, make_vector
 from hive.envs.vectors.compiled_vector import CompiledVector
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
-from hive.errors import ConfigError, EnvironmentMissing
+from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 from hive.runtime.process.user_code import torch_state
 
 
@@ -104,3 +104,59 @@ def test_both_kinds_write_the_same_cartpole() -> None:
 def test_gymnasium_is_imported_only_when_an_environment_is_built() -> None:
     program = "import sys, hive.envs; assert not {'gymnasium', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-P", "-c", program], check=True)
+
+
+ONE = Counting()
+
+
+class NoBase:
+    """Has the interface alone."""
+
+    observation_space, action_space = Counting.observation_space, Counting.action_space
+    reset = step = lambda self, *given, **named: None
+
+
+NO_BASE = NoBase()
+
+
+class Emulator(Counting):
+    """Can be constructed once."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        if Emulator.alive:
+            raise RuntimeError("an emulator exists")
+        Emulator.alive += 1
+
+
+def _as_module(monkeypatch: pytest.MonkeyPatch, **names: Any) -> None:
+    monkeypatch.setitem(sys.modules, "made_here", type("Module", (), names))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: ONE, "the same object for environments 0 and 1"),
+        (lambda: gymnasium.Wrapper(ONE), "wrappers around the same object"),
+        (lambda: NO_BASE, "wrappers around the same object"),
+    ],
+)
+def test_one_object_for_two_environments_is_refused(monkeypatch: pytest.MonkeyPatch, make: Any, said: str) -> None:
+    _as_module(monkeypatch, make=staticmethod(make))
+    with pytest.raises(EnvironmentFailed, match=f"`made_here:make` returned {said}") as caught:
+        make_vector("made_here:make", {}, 2)
+    assert caught.value.permanent
+    assert "new environment from each call" in caught.value.hint
+    make_vector("made_here:make", {}, 1)
+
+
+def test_the_way_out_of_what_a_process_can_construct_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    _as_module(monkeypatch, Emulator=Emulator)
+    with pytest.raises(EnvironmentFailed, match="an emulator exists") as caught:
+        make_vector("made_here:Emulator", {}, 2)
+    assert 'env.processes = "each"' in caught.value.hint
+    with pytest.raises(EnvironmentFailed, match="an emulator exists") as caught:
+        make_vector("made_here:Emulator", {}, 2)  # the first construction fails, too
+    assert "env.processes" not in caught.value.hint

@@ -6,6 +6,9 @@ a truncated episode's last observation goes to `finals`. So every step is valid.
 `step` is the inner loop of collecting. Its loop over the environments only calls them and stores their results;
 everything else works on whole rows. Ends of episodes are rare and have a separate path. Gymnasium's TimeLimit, which
 `gymnasium.make` puts around most environments, is bypassed: `Episodes` counts steps anyway and applies the limit.
+
+Observations are read after all environments were stepped, so those in memory that several of them share are copied
+(`hive.envs.vectors.shared_buffers`).
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from hive.envs.vectors.checks import Checks
 from hive.envs.vectors.episodes import Episodes
 from hive.envs.vectors.infos import Infos
 from hive.envs.vectors.rows import StepRow
+from hive.envs.vectors.shared_buffers import SharedBuffers
 from hive.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
@@ -80,6 +84,7 @@ class PythonVector:
         self._convert = action_converter(self.action)
         self._episodes = Episodes(self._checks, self.count, limit=limit)
         self._pending: Pending | None = None
+        self._buffers: SharedBuffers | None = None  # while observations are copied
 
     def set_attributes(self, values: Mapping[str, Any]) -> None:
         """Give every environment these values before its next reset. Raises EnvironmentFailed for a longer limit."""
@@ -99,6 +104,8 @@ class PythonVector:
         for index in self._episodes.resting:
             self._steps[index] = self._step_of(index)
         self._episodes.begin()
+        if self._buffers is None and self.count > 1:
+            self._buffers = SharedBuffers()
         self._last = [self._reset_one(index, int(seed)) for index, seed in enumerate(seeds)]
         self._checks.observations(self._last, observations)
 
@@ -112,6 +119,8 @@ class PythonVector:
             self._infos.write({index: results[index][4] for index in ended}, row.infos)
         self._last = self._end(observations, ended, row) if ended else observations
         self._checks.observations(self._last, row.observations)
+        if self._buffers is not None and not self._buffers.needed_after_step():
+            self._buffers = None
         if ended:
             self._let_rest()
 
@@ -131,7 +140,7 @@ class PythonVector:
         # take 1 us longer for a Python integer (Gymnasium 1.4).
         converted = each_action(self._convert(actions))
         results: list[Any] = []
-        keep = results.append
+        keep = results.append if self._buffers is None else self._buffers.keeper(results)
         try:
             for step, action in zip(self._steps, converted, strict=True):
                 keep(step(action))
@@ -184,7 +193,7 @@ class PythonVector:
             raise self._checks.wrong_result(result, "reset", index)
         if not self.mask_in_info and isinstance(result[1], Mapping) and MASK_KEY in result[1]:
             self.mask_in_info = np.size(result[1][MASK_KEY]) == sum(choices_of(self.action) or ())
-        return result[0]
+        return result[0] if self._buffers is None else self._buffers.own(index, result[0])
 
 
 @dataclass(frozen=True, slots=True)
