@@ -64,11 +64,6 @@ from hive.lazy import lazy_names
 
 __version__ = "0.1.0.dev0"
 
-PACKAGES = "approximation", "config", "envs", "facades", "losses", "records", "runtime", "storage", "workers"
-"""Packages that were names of `hive` in the last release. Now their parts are public elsewhere, or not public."""
-
-__getattr__, __dir__ = lazy_names(
-    __name__, __file__, dict.fromkeys(PACKAGES, __name__), "hive.versions", "hive.config.other_names"
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__, "hive.versions", "hive.config.other_names")
 
 _warn_of_strangers()

@@ -16,25 +16,12 @@ from collections.abc import Iterator
 NAME = "hive-trainer"  # of the distribution; the import and the command are `hive`
 HOME = os.path.dirname(os.path.abspath(__file__))  # not a Path: importing pathlib takes 8 ms
 OWN = {
-    *("__init__.py", "__init__.pyi", "__main__.py", "algorithms", "api", "approximation.py", "cli", "clock.py"),
-    *("comparison", "compat", "config", "cores.py", "declared.py", "distribution.py", "env.h", "envs"),
-    *("errors.py", "experience", "facades.py", "free_memory.py", "gpus.py", "gradients", "hash_seed.py", "hosts"),
-    *(
-        "integrations",
-        "lazy.py",
-        "learning",
-        "losses.py",
-        "monitor",
-        "native.py",
-        "networks",
-        "paths.py",
-        "plain_data.py",
-        "policy",
-        "printable.py",
-        "py.typed",
-    ),
-    *("records", "runtime", "schemes", "session", "storage.py", "table.py", "testing", "training", "tuning"),
-    *("versions.py", "warning_names.py", "web", "workers.py"),
+    *("__init__.py", "__init__.pyi", "__main__.py", "algorithms", "api", "cli", "clock.py", "comparison", "compat"),
+    *("config", "cores.py", "declared.py", "distribution.py", "env.h", "envs", "errors.py", "experience"),
+    *("free_memory.py", "gpus.py", "gradients", "hash_seed.py", "hosts", "integrations", "lazy.py", "learning"),
+    *("monitor", "native.py", "networks", "paths.py", "plain_data.py", "policy", "printable.py", "py.typed"),
+    *("records", "runtime", "schemes", "session", "table.py", "testing", "training", "tuning", "versions.py"),
+    *("warning_names.py", "web"),
 }  # names in this folder
 BUILT = ("__pycache__", "_native.", ".")  # how other names of hive's own begin: compiled, hidden, or of an editor
 REMEDY = f"`pip uninstall` it, then install {NAME} again with `pip install --force-reinstall --no-deps`"

@@ -32,7 +32,6 @@ import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from hive.lazy import moved_names
 from hive.printable import printable_lines
 
 __all__ = [
@@ -55,11 +54,6 @@ __all__ = [
     "VersionGone",
     "WireError",
 ]
-
-
-__getattr__ = moved_names(
-    __name__, {"UpdateNotFinite": "`hive.errors.NetworkError` in scripts; the wrapper of a run returns False instead"}
-)
 
 
 P = ParamSpec("P")

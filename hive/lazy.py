@@ -16,9 +16,8 @@ import functools
 import importlib
 import re
 import sys
-import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any
 
 LINE = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 
@@ -26,16 +25,14 @@ LINE = re.compile(r"^from (\S+) import (\w+) as \2$", re.MULTILINE)
 def lazy_names(
     module: str,
     file: str,
-    old: Mapping[str, str] | None = None,
     checked: str = "",
     foreign: str = "",
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a module whose stub lists its names.
 
-    file: that of the module; the stub lies beside it. old: names of the last release that are no longer public, and
-    the modules that have them. They still work, with a DeprecationWarning. checked: a module whose `check_versions` is
-    called before the first use of a name. foreign: a module whose `way_of(module, name)` returns what to use in place
-    of a name that there never was.
+    file: that of the module; the stub lies beside it. checked: a module whose `check_versions` is called before the
+    first use of a name. foreign: a module whose `way_of(module, name)` returns what to use in place of a name that
+    there never was.
     """
 
     @functools.cache  # the stub is read at the first use of a name
@@ -57,16 +54,6 @@ def lazy_names(
             raise AttributeError(f"module `{module}` has no attribute `{name}`")
         check()
         home = names().get(name)
-        if home is None and old is not None and name in old:
-            home = old[name]
-            instead = "`help(hive)` and examples/guide/public-names.md list the names that stay"
-            if home.startswith("hive.compat."):
-                instead = f"use `{home}.{name}`"
-            warnings.warn(
-                f"`{module}.{name}` is no longer public, and the next release removes it; {instead}",
-                DeprecationWarning,
-                stacklevel=2,
-            )
         if home is None and foreign and (way := importlib.import_module(foreign).way_of(module, name)):
             error = ImportError(f"{module} has no `{name}`")  # `from module import name` hides the text of others
             error.add_note(f"hint: {way}")
@@ -82,40 +69,3 @@ def lazy_names(
         return sorted({*names(), *(name for name in vars(sys.modules[module]) if name.startswith("__"))})
 
     return get, listed
-
-
-def moved_names(module: str, moved: Mapping[str, str]) -> Callable[[str], NoReturn]:
-    """Return `__getattr__` for a module whose names have new places, which an ImportError tells.
-
-    moved: name -> where it is now, as a whole sentence's end. Not an AttributeError, of which `from module import name`
-    would hide the text.
-    """
-
-    def get(name: str) -> NoReturn:
-        if name in moved:
-            raise ImportError(f"`{module}.{name}` is now {moved[name]}")
-        raise AttributeError(f"module `{module}` has no attribute `{name}`", name=name, obj=sys.modules[module])
-
-    return get
-
-
-def renamed(module: str, new: str, others: Mapping[str, str] | None = None) -> Callable[[str], Any]:
-    """Return `__getattr__` for the old name of a package, `new`: it warns at every name and finds it there.
-
-    others: names that went elsewhere, and the modules that have them.
-    """
-
-    def get(name: str) -> Any:
-        if name == "__all__":
-            return [*importlib.import_module(new).__all__, *(others or ())]
-        if name.startswith("_"):
-            raise AttributeError(f"module `{module}` has no attribute `{name}`")
-        home = (others or {}).get(name, new)
-        try:
-            value = getattr(importlib.import_module(home), name)
-        except AttributeError:
-            raise ImportError(f"`{module}` is now `{new}`, which has no `{name}`") from None
-        warnings.warn(f"`{module}` is now `{new}`: use `{home}.{name}`", DeprecationWarning, stacklevel=2)
-        return value
-
-    return get

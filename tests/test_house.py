@@ -20,7 +20,6 @@ ORDER = (
     *(
         "distribution",
         "lazy",
-        *("approximation", "facades", "losses", "storage", "workers"),  # old names of packages
         "printable",
         "table",
         "errors",
@@ -212,19 +211,15 @@ def test_imports_go_downward() -> None:
 
 
 def uses_of_compat(path: Path) -> Iterator[Violation]:
-    """Yield imports of hive.compat, and its names in strings, which can be imported later.
-
-    Faces of packages may name it: an old name of theirs is found there, with a warning (`lazy_names`).
-    """
+    """Yield imports of hive.compat, and its names in strings, which can be imported later."""
     if where(path) == "__init__.pyi" or where(path).startswith("compat/"):  # `hive.compat` is a name of hive
         return
     for name, line in imports(path).items():
         if package_of(name) == "compat":
             yield path, line, "hive.compat is for scripts only"
-    redirects = ("approximation.py", "facades.py", "map_of_tensors.py", "workers.py")  # old names of modules
     for node in nodes_of(path):
         is_name = isinstance(node, ast.Constant) and re.fullmatch(r"hive\.compat[.\w]*", str(node.value))
-        if is_name and path.name not in ("__init__.py", "lazy.py", *redirects):
+        if is_name:
             yield path, node.lineno, "names hive.compat, which is for scripts only"
 
 

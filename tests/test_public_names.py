@@ -483,7 +483,7 @@ def test_guide_readme_and_examples_use_public_names_only() -> None:
     [
         "from hive.training import Metrics",
         "import hive.runtime",
-        "import hive\nhive.workers.Metrics",
+        "import hive\nhive.training.Metrics",
         "import hive\nhive.Layout.as_data",
         "import hive.algorithms as a\na.make_algorithm",
         "from hive import algorithms\nalgorithms.merged",
@@ -491,56 +491,6 @@ def test_guide_readme_and_examples_use_public_names_only() -> None:
 )
 def test_uses_of_other_names_are_found(code: str) -> None:
     assert not all(map(is_public, used(code)))
-
-
-# --- names of the last release
-
-
-@pytest.mark.rotates
-@pytest.mark.parametrize(
-    "path",
-    ["hive.workers", "hive.approximation", "hive.algorithms.make_algorithm", "hive.networks.TorchArchitecture"],
-)
-def test_names_of_the_last_release_work_with_a_warning(path: str) -> None:
-    code = f"import hive, {path.rpartition('.')[0]}; print({path}.__name__); from hive.workers import Plan"
-    done = subprocess.run(
-        [sys.executable, "-P", "-W", "default", "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "<string>:1: DeprecationWarning: `" + path in done.stderr
-
-
-@pytest.mark.rotates
-@pytest.mark.parametrize(
-    ("line", "home"),
-    [
-        ("from hive.approximation import QNetwork", "hive.compat.autonomous.QNetwork"),
-        ("from hive.workers import Snapshot", "hive.compat.pytorchrl.Snapshot"),
-        ("from hive.losses import Loss", "hive.learning.loss.Loss"),
-        ("from hive.storage import *; ReplayBuffer", "hive.experience.ReplayBuffer"),
-        ("from hive.facades import CWorker", "hive.compat.pytorchrl.CWorker"),
-    ],
-)
-def test_old_names_of_packages_name_the_new_place(line: str, home: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", "-W", "default", "-c", line], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"use `{home}`" in done.stderr
-
-
-@pytest.mark.rotates
-@pytest.mark.parametrize(
-    ("line", "place"),
-    [
-        ("from hive.errors import UpdateNotFinite", "`hive.errors.NetworkError`"),
-        ("from hive.gradients.rounds import GradientField", "`hive.compat.rlpack.GradAccumulator`"),
-        ("from hive.gradients import MapOfTensors", "`hive.compat.rlpack.MapOfTensors`"),
-    ],
-)
-def test_names_that_are_gone_are_errors_with_the_new_place(line: str, place: str) -> None:
-    with pytest.raises(ImportError, match=re.escape(place)):
-        exec(line)
 
 
 # --- type checkers

@@ -22,16 +22,4 @@ from __future__ import annotations
 
 from hive.lazy import lazy_names
 
-OLD = {
-    "SeeksNovelty": "hive.algorithms.batches.novelty",
-    **dict.fromkeys(("Exported", "export"), "hive.policy.exporting"),
-    **dict.fromkeys(("Policy", "load", "policy_of"), "hive.policy.loaded"),
-    **dict.fromkeys(("describe_policy", "described_spaces"), "hive.policy.descriptions"),
-    **dict.fromkeys(("batch_of", "warmup_rounds"), "hive.algorithms.replaying"),
-    **dict.fromkeys(("heads_of_algorithm", "make_algorithm"), "hive.algorithms.making"),
-    "merged": "hive.algorithms.batches.advantages",
-    "update_parameter": "hive.algorithms.parameters",
-}
-"""Names that this package had in the last release -> their modules. `load`, `export` and `Policy` are in `hive`."""
-
-__getattr__, __dir__ = lazy_names(__name__, __file__, OLD)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

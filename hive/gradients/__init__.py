@@ -18,7 +18,6 @@ from hive.gradients.blocks import (
     put_episodes,
 )
 from hive.gradients.codecs import COMPRESSIONS, ERROR, PLAIN, TOP_K, Codec, codec_for
-from hive.lazy import moved_names
 
 __all__ = [
     "CAUSE",
@@ -43,7 +42,3 @@ __all__ = [
     "gradient_layout",
     "put_episodes",
 ]
-
-__getattr__ = moved_names(
-    __name__, {name: f"`hive.compat.rlpack.{name}`" for name in ("GradientNotFinite", "MapOfTensors")}
-)

@@ -38,11 +38,4 @@ from __future__ import annotations
 
 from hive.lazy import lazy_names
 
-COACH = (
-    *("Architecture", "GradientClippingMethod", "Inputs", "NetworkWrapper", "Targets", "TorchArchitecture"),
-    *("TrainingResult", "WorkerGroup"),
-)
-OLD = dict.fromkeys(COACH, "hive.compat.coach")
-"""Names that this package had in the last release, and where they are now."""
-
-__getattr__, __dir__ = lazy_names(__name__, __file__, OLD)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

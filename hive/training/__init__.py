@@ -119,5 +119,3 @@ __all__ = [
     "with_goal",
     "write_policies",
 ]
-
-Plan = ReplayPlan  # its name in the last release; the next one removes it

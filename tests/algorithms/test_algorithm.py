@@ -27,7 +27,6 @@ from small_algorithms import (
 from torch import nn
 from torch.optim import SGD
 
-import hive.algorithms
 from hive.algorithms import A2C, IMPALA, PPO, PQN, Algorithm, Gradients, Moments, NStepQ
 from hive.algorithms.making import make_algorithm
 from hive.compat.autonomous import FixedTarget, OptimizerReceiver
@@ -380,9 +379,3 @@ def test_an_algorithm_knows_how_many_workers_there_are() -> None:
 def test_a_table_without_an_algorithm() -> None:
     with pytest.raises(TypeError, match="no algorithm for AlgorithmConfig"):
         make_algorithm(AlgorithmConfig(), Categorical(2), 1)
-
-
-@pytest.mark.parametrize("name", hive.algorithms.OLD)
-def test_a_name_of_the_last_release_still_works_with_a_warning(name: str) -> None:
-    with pytest.warns(DeprecationWarning, match=f"`hive.algorithms.{name}` is no longer public"):
-        assert getattr(hive.algorithms, name).__name__ == name

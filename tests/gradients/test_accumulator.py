@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
 
-from hive import _native, gradients
+from hive import _native
 from hive.gradients import (
     COMPRESSIONS,
     PLAIN,
@@ -426,9 +426,3 @@ def test_a_result_does_not_overwrite_an_adopted_slot(codec: Codec) -> None:
 @pytest.mark.parametrize(("rounds", "partial"), [(1, True), (3, True), (4, False)])
 def test_partial_is_true_for_fewer_rounds(rounds: int, partial: bool) -> None:
     assert ReductionReport(rounds, 4, float(rounds), 1.0, True, "").partial is partial
-
-
-@pytest.mark.parametrize("name", ["MapOfTensors", "GradientNotFinite"])
-def test_names_that_have_moved_name_their_new_place(name: str) -> None:
-    with pytest.raises(ImportError, match=f"`hive.gradients.{name}` is now `hive.compat.rlpack.{name}`"):
-        getattr(gradients, name)

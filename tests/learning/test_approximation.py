@@ -10,8 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import hive.approximation
-import hive.compat.autonomous
 from hive.algorithms.losses.q_learning import QLoss
 from hive.compat.coach import NetworkWrapper
 from hive.envs.spaces.actions import Discrete
@@ -288,8 +286,3 @@ def test_a_model_without_the_online_network_is_refused() -> None:
         Approximation(nn.Linear(1, 1), target=SharedTarget(online, following))
     with pytest.raises(NetworkError, match="has no network yet"):
         SharedTarget(online, following)(torch.ones(1, 1))
-
-
-def test_names_for_scripts_warn_of_their_new_place() -> None:
-    with pytest.warns(DeprecationWarning, match=r"use `hive\.compat\.autonomous\.FixedTarget`"):
-        assert hive.approximation.FixedTarget is hive.compat.autonomous.FixedTarget  # type: ignore[attr-defined]

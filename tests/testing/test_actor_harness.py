@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import hive
 from hive.errors import TopologyError
 from hive.runtime import Actor, Inlet, Layout, Message, Outlet, Publication, SlotInlet, SlotOutlet, Subscription
 from hive.testing import run_actor
@@ -129,9 +128,3 @@ def test_it_takes_no_real_time() -> None:
             await self.doubled.send(Number(1))
 
     assert run_actor(Slow, {"numbers": [Number(1)]}).sent["doubled"] == [Number(1)]
-
-
-@pytest.mark.parametrize("name", ["At", "Faults", "Simulation", "simulate"])
-def test_names_of_the_simulator_say_where_it_is(name: str) -> None:
-    with pytest.raises(ImportError, match=f"from simulation import {name}"):
-        getattr(hive.testing, name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Never, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -134,13 +134,8 @@ class ValueHead(Head, direct=True):
     width = 1
     gain = 1.0
 
-    def __init__(self, parameters: HeadParameters, action: ActionSpec | None = None, **moved: Never) -> None:
-        """action: not used; every head is called with it. moved: arguments of the last release; raises TypeError."""
-        if moved:
-            raise TypeError(
-                f"{type(self).__name__} has no argument `{next(iter(moved))}`: heads have no losses any more; "
-                "scripts use hive.compat.coach.losses.head_loss(head, huber=...)"
-            )
+    def __init__(self, parameters: HeadParameters, action: ActionSpec | None = None) -> None:
+        """action: not used; every head is called with it."""
         super().__init__(parameters)
 
     def forward(self, columns: Tensor) -> Tensor:

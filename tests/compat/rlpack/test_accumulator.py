@@ -633,18 +633,3 @@ def test_the_error_is_a_hive_error_and_a_runtime_error() -> None:
     assert isinstance(error, RuntimeError)
     assert (error.parameter, error.permanent) == ("w", True)
     assert error.render() == "error: the gradient of `w` is not finite\n\nhint: check the loss"
-
-
-def test_a_map_that_the_last_release_pickled_is_read_with_a_warning() -> None:
-    data = pickle.dumps(MapOfTensors({"w": torch.ones(2)}), protocol=0)
-    old = data.replace(b"hive.compat.rlpack.map_of_tensors", b"hive.gradients.map_of_tensors")
-    with pytest.warns(DeprecationWarning, match=r"use `hive\.compat\.rlpack\.MapOfTensors`"):
-        assert pickle.loads(old)["w"].tolist() == [1.0, 1.0]
-
-
-def test_an_accumulator_that_the_last_release_pickled_is_an_error_with_a_way_out() -> None:
-    accumulator = GradAccumulator(["w"], 2)
-    accumulator.accumulate(MapOfTensors({"w": torch.ones(2)}))
-    old = pickle.dumps(accumulator, protocol=0).replace(b"hive.compat.rlpack.rounds", b"hive.gradients.rounds")
-    with pytest.raises(ImportError, match=r"`hive\.compat\.rlpack\.GradAccumulator`"):
-        pickle.loads(old)
