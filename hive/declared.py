@@ -10,9 +10,7 @@ the last has the channels: the one without which the two others are more alike.
     8 x 8 x 111     last      84 x 96 x 3     last      7 x 7 x 7     last, as both leave a square
     111 x 8 x 8     first     4 x 84 x 84     first
 
-`hive check` prints the result for each part, and env.images and env.scale_observations replace these rules. Runs of
-hive before these rules have `env.rules = 1`: see `earlier_channels` and `earlier_bounds`. Their stacked frames were
-judged again in the shape of the joined image, so the channels of such an image are EARLIER until its shape is known.
+`hive check` prints the result for each part, and env.images and env.scale_observations replace these rules.
 """
 
 from __future__ import annotations
@@ -20,14 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-RULES = 2
-"""The newest rules, those above: the value of env.rules in new runs."""
-
 FIRST, LAST, ABSENT, NO_IMAGE = "first", "last", "absent", "none"
 """Where an array has the channels of an image: its first axis, its last, no axis (one channel); or it is no image."""
-
-EARLIER = "earlier"
-"""In the place of one of these: what `earlier_channels` returns for the shape that the network sees."""
 
 LARGEST_BOUND = 1e15
 """Bounds of floats beyond it stand for infinity: environments give 1e30, or the largest float, in its place."""
@@ -103,18 +95,6 @@ def declares(low: float, high: float, limits: tuple[float, float]) -> bool:
 def is_bound(value: float) -> bool:
     """Whether a bound of floats declares anything: it is neither infinite nor a number that stands for infinity."""
     return abs(value) < LARGEST_BOUND
-
-
-def earlier_channels(shape: Sequence[int], dtype: str) -> str:
-    """Return what `channels_of` was with env.rules = 1: the smaller one of first and last axis has the channels."""
-    if len(shape) == 3:
-        return LAST if shape[2] <= shape[0] else FIRST
-    return ABSENT if len(shape) == 2 and dtype == "uint8" else NO_IMAGE
-
-
-def earlier_bounds(dtype: str) -> Bounds:
-    """Return what `declared_bounds` was with env.rules = 1: bytes are divided by 255, whatever their bounds are."""
-    return PIXELS if dtype == "uint8" else ((), ())
 
 
 def _range(low: float, high: float) -> tuple[float, float]:

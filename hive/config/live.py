@@ -10,7 +10,6 @@ import dataclasses
 
 from hive.config.algorithms import AlgorithmConfig, unused_keys
 from hive.config.keys import keys_of
-from hive.config.other_names import RENAMED
 from hive.config.points import SCHEDULE
 from hive.config.values import SHOWN_LENGTH, closest
 from hive.errors import ConfigError
@@ -24,7 +23,6 @@ def with_parameter(config: AlgorithmConfig, name: str, value: object) -> Algorit
     and if the value is not allowed.
     """
     given, name = name, name.removeprefix("algorithm.")
-    name = RENAMED.get(f"algorithm.{name}", name).removeprefix("algorithm.")
     table: type = type(config)
     keys = keys_of(table)
     if name not in keys:

@@ -27,23 +27,24 @@ from hive.config import syntax
 from hive.config.algorithms import ALGORITHMS, AlgorithmConfig
 from hive.config.formulas import FORMULAS
 from hive.config.keys import REQUIRED, Key, is_reference, keys_of
-from hive.config.other_names import RENAMED, is_key, note_on, note_on_table, other_names
+from hive.config.other_names import is_key, note_on, note_on_table, other_names
 from hive.config.points import SCHEDULE, SCHEDULES
 from hive.config.policies import OVERRIDDEN, POLICIES, PolicyConfig, fault_of_policy, table_of
-from hive.config.problems import FileSource, OfPolicy, Override, Problem, Renamed, ValueSource, config_error
+from hive.config.problems import FileSource, OfPolicy, Override, Problem, ValueSource, config_error
 from hive.config.references import beside
 from hive.config.rules import IDLE, RULES, Idle, Rule
 from hive.config.run_names import program_name, trained_name
 from hive.config.schema import CUSTOM, SECTIONS, Config
 from hive.config.schemes import ALGORITHM_DEFAULTS, DEFINING, SCHEMES
 from hive.config.values import closest, free_fault, shown
-from hive.errors import brief
+from hive.errors import ConfigError, brief
 from hive.paths import GIVEN, SESSION_FILE
 from hive.printable import printable
 
 RESOLVED_NAME = "resolved.toml"
 """The file with the resolved config in a run's directory."""
 
+YOUNGEST_KEY, LAST_RULES = "init_statistics", 2  # of [run]; the value that env.rules had in the newest runs
 KEPT_DEFAULTS = {*DEFINING, *(formula.name for formula in FORMULAS)}  # `_drop_default` never removes these
 KEY_PATH = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
@@ -84,9 +85,7 @@ class ConfigText:
         """Return the config with these overrides and defaults. Raises ConfigError with all problems."""
         loader = _Loader(self._source, is_resolved=self.is_resolved)
         loader.defaults |= defaults
-        if self.is_resolved:  # it has all keys, so one without this key is older than the key
-            loader.defaults |= {"env.rules": 1, "algorithm.importance_clip": 0.0}
-        loader.take(self._document, self._source)
+        loader.take(_of_today(self._document, self.name) if self.is_resolved else self._document, self._source)
         for index, override in enumerate(overrides):
             loader.take_override(override, index)
         config = loader.build()
@@ -106,6 +105,20 @@ class ConfigText:
         if problems:
             raise config_error(self.name, problems)
         return replace(config, learners=learners)
+
+
+def _of_today(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the content of a run's own config. Raises ConfigError for a run of an earlier hive.
+
+    Such a config has all keys, so one without YOUNGEST_KEY is earlier. `env.rules` was removed since then, with all
+    meanings but 2.
+    """
+    tables = {section: document.get(section) for section in ("run", "env")}
+    run, env = (table if isinstance(table, dict) else {} for table in tables.values())
+    if YOUNGEST_KEY not in run or env.get("rules", LAST_RULES) != LAST_RULES:
+        hint = "start a new run with the config.toml beside it"
+        raise ConfigError(f"`{name}` is of an earlier hive, whose runs this one does not read", hint=hint)
+    return {**document, "env": {key: value for key, value in env.items() if key != "rules"}}
 
 
 def _tables(config: Config) -> dict[str, Any]:
@@ -153,16 +166,8 @@ class _Loader:
                 self._add(section, source.problem((section,), f"expected a table, got {shown(table)}"))
             else:
                 for name, value in table.items():
-                    self._take_key(section, name, value, source, table)
-
-    def _take_key(self, section: str, name: str, value: Any, source: ValueSource, table: Mapping[str, Any]) -> None:
-        """Collect a key under its name, which in `table` may be an earlier one."""
-        _, _, new = RENAMED.get(f"{section}.{name}", "").partition(".")
-        if new and new in table:
-            self._add(f"{section}.{new}", source.problem((section, name), f"is given as `{new}` too", at_key=True))
-        source = Renamed(source, name, new) if new else source
-        self.given[section, new or name] = _Given(value, source)
-        self.mentions.append((section, new or name, source))
+                    self.given[section, name] = _Given(value, source)
+                    self.mentions.append((section, name, source))
 
     def _take_custom(self, groups: Mapping[str, Any], source: ValueSource) -> None:
         """Collect [custom.<group>]: any values that a config may hold; the code that builds the actors checks them."""
@@ -276,7 +281,6 @@ class _Loader:
         for name in policies:
             self.origins[f"{POLICIES}.{name}"] = self.given[POLICIES, name].source.origin((POLICIES, name))
         self.unset["algorithm.name"] = self._default_algorithm()  # each algorithm's table declares its own name instead
-        self.unset["env.rules"] = keys_of(SECTIONS["env"])["rules"].default  # an old resolved.toml has another default
         automatic = tuple(self.automatic)
         return Config(
             **tables, custom=custom, policies=policies, origins=self.origins, automatic=automatic, unset=self.unset
@@ -385,12 +389,9 @@ class _Loader:
             return False
         if config.value(rule.name) == self.unset[rule.name]:
             return False
-        source = given.source
-        while isinstance(source, Renamed):
-            source = source.source
-        if self.of is not None and not isinstance(source, OfPolicy):
+        if self.of is not None and not isinstance(given.source, OfPolicy):
             return False
-        return not self.is_resolved or isinstance(source, Override)
+        return not self.is_resolved or isinstance(given.source, Override)
 
     def _check_rule(self, rule: Rule, config: Config) -> bool:
         """Return whether a rule between valid keys is broken; its problem marks all that the file or `--set` gives."""
@@ -482,8 +483,6 @@ class _Loader:
 def _rank(source: ValueSource) -> int:
     """Return the rank of a source: values of a higher one replace those of a lower one."""
     match source:
-        case Renamed():
-            return _rank(source.source)
         case OfPolicy():
             return 2
         case Override():

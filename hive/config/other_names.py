@@ -16,14 +16,6 @@ from hive.config.keys import keys_of
 from hive.config.schema import SECTIONS
 from hive.config.schemes import SCHEMES
 
-RENAMED: Mapping[str, str] = {
-    "gradients.decentralised": "gradients.decentralized",
-    "algorithm.adam_optimizer_beta1": "algorithm.adam_beta1",
-    "algorithm.adam_optimizer_beta2": "algorithm.adam_beta2",
-    "algorithm.rms_prop_optimizer_decay": "algorithm.rmsprop_decay",
-}
-"""Earlier name of a key -> its name. Both are accepted, so that configs and `resolved.toml` of older runs load."""
-
 KEYS_NAMED = 4  # maximum keys of a foreign table whose names are translated: more do not fit beside its mark
 
 
@@ -73,8 +65,6 @@ def note_on(name: str) -> str:
 
 
 def homes_of(name: str) -> list[str]:
-    """Return the full names of all keys `name`, which may be an earlier name."""
-    if renamed := [new for old, new in RENAMED.items() if old.endswith(f".{name}")]:
-        return renamed
+    """Return the full names of all keys `name`."""
     tables = [*SECTIONS.items(), *(("algorithm", table) for table in ALGORITHMS.values())]
     return list(dict.fromkeys(f"{section}.{name}" for section, table in tables if name in keys_of(table)))

@@ -128,25 +128,6 @@ class OfPolicy:
         return self.source.problem(("policies", self.policy, *path), message, note=note, at_key=at_key)
 
 
-class Renamed:
-    """A source in which a key has its earlier name `old`; problems note that it is called `new`."""
-
-    def __init__(self, source: ValueSource, old: str, new: str) -> None:
-        self.source = source
-        self.old = old
-        self.new = new
-
-    def origin(self, path: KeyPath) -> str:
-        return self.source.origin((path[0], self.old))
-
-    def spell(self, section: str, name: str) -> str:
-        return self.source.spell(section, name)
-
-    def problem(self, path: KeyPath, message: str, *, note: str = "", at_key: bool = False) -> Problem:
-        notes = "; ".join(filter(None, (note, f"it is now called `{path[0]}.{self.new}`")))
-        return self.source.problem((path[0], self.old, *path[2:]), message, note=notes, at_key=at_key)
-
-
 def dotted(path: KeyPath) -> str:
     """Return a path as text: `collection.envs`. Indices of array items are left out."""
     keys = [toml_key(step) for step in path if isinstance(step, str)]

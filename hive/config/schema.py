@@ -31,7 +31,6 @@ from hive.config.schemes import DEFAULT_SCHEME, SCHEMES
 from hive.config.sizes import is_size
 from hive.config.values import toml_text
 from hive.cores import cores
-from hive.declared import RULES
 from hive.warning_names import WARNINGS
 
 EVALUATION_ENVS = 16  # default limit of `evaluation.envs`: that of `collection.envs`, for the same memory
@@ -282,12 +281,6 @@ class EnvConfig:
     )
     scale_actions: bool = key(
         True, "box actions with finite bounds: a Gaussian policy acts in a scale in which these are -1 and 1"
-    )
-    rules: int = key(
-        RULES,
-        "rules of hive for what spaces mean; 1: those before the three keys above, for weights trained with them",
-        minimum=1,
-        maximum=RULES,
     )
     start_limit_s: float | None = key(
         None,

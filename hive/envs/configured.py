@@ -46,7 +46,7 @@ def configured_spec(
     """
     limit_s = limit_s if env.start_limit_s is None else env.start_limit_s
     kept = kept_origins() if plays else None
-    plays = plays and kept is None and env.rules > 1
+    plays = plays and kept is None
     recipe = recipe_of(env) if context is None or env.is_apart else recipe_of(env).at(context)
     if env.is_apart:
         found = described_apart(recipe, limit_s, context, plays=plays)
@@ -177,7 +177,6 @@ def recipe_of(env: EnvConfig) -> Recipe:
         wrappers,
         env.preset,
         env.info,
-        env.rules,
         env.action_mask,
         env.agent_index,
         env.state,

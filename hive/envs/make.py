@@ -371,7 +371,7 @@ def describe(recipe: Recipe, *, plays: bool = False) -> EnvironmentSpec:
         raw, first = sum_raw_returns(environment), first_of
     try:
         observations, actions = spaces_of(id, environment, prefix)
-        observation, action = observation_spec(id, observations, recipe.rules), action_spec(id, actions)
+        observation, action = observation_spec(id, observations), action_spec(id, actions)
         if plays:
             observation = with_origins_seen(observation, first(environment, observation, action, options))
         return EnvironmentSpec(id, observation, action, limit, skip, raw_return=raw)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hive.config.each import has_placeholders, indices_of
-from hive.declared import RULES
 from hive.envs.context import EnvContext, filled
 from hive.envs.wrappers import WrapperConfig
 
@@ -20,7 +19,7 @@ class Recipe:
 
     options: keyword arguments of the constructor; with the preset "atari" those of hive.envs.vectors.atari. kind:
     env.vector, "auto", "python" or "native" (`takes_native`). wrappers: put around single environments
-    (hive.envs.wrappers). info: env.info, the values of `info` that a row has. rules: env.rules. reset_options: for
+    (hive.envs.wrappers). info: env.info, the values of `info` that a row has. reset_options: for
     `reset(options=...)`, at every reset. each: env.each. context: who the environment is, whose placeholders are filled
     then; None: of a recipe for several environments. command, connect: those of [env], of a program behind a socket
     (hive.envs.external), which is not made in Python.
@@ -32,7 +31,6 @@ class Recipe:
     wrappers: Sequence[WrapperConfig] = ()
     preset: str = "none"
     info: Sequence[str] = ()
-    rules: int = RULES
     mask: str | None = None  # env.action_mask; around a single environment it is also the last of the wrappers
     agent_index: bool = False
     state: bool = False

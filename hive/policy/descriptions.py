@@ -3,7 +3,7 @@
     describe_policy(observation, action, network, heads, distribution)     written into state.json by the learner
     specs_in, heads_in, classes_in, distribution_in                        read by hive.policy.loaded
 
-Descriptions of all earlier releases are read: what a release added has a default here.
+A description of before `channels` was one of hive.declared is refused: its spaces had another meaning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hive.config import NetworkConfig, beside
-from hive.declared import ABSENT, EARLIER, FIRST, LAST, NO_IMAGE
+from hive.declared import ABSENT, FIRST, LAST, NO_IMAGE
 from hive.envs import (
     ActionSpec,
     Box,
@@ -29,8 +29,8 @@ from hive.envs import (
     ObservationSpec,
     action_converter,
 )
-from hive.envs.spaces.meaning import earlier_meaning
 from hive.envs.spaces.observation import MaskPart
+from hive.errors import RecordError
 from hive.networks.act.bounded import SquashedGaussian
 from hive.networks.act.distributions import ActionDistribution, Categorical
 from hive.networks.act.exploration import EpsilonGreedy, NoisyActions, epsilon_greedy
@@ -43,8 +43,9 @@ from hive.records import Checkpoint
 from hive.records.runs import folder_of_run
 
 MOST_ELEMENTS = 1 << 20  # of a described action: no network has so many outputs, and each takes memory before any is
-USUAL_HEADS = ("policy", "value")  # heads if a description names none
-CHANNELS = ("", EARLIER, FIRST, LAST, ABSENT, NO_IMAGE)  # of images; "": a description of before env.rules
+USUAL_HEADS = ("policy", "value")
+CHANNELS = (FIRST, LAST, ABSENT, NO_IMAGE)
+EARLIER = (None, "earlier")  # in the place of these: what an earlier hive has described
 WIDTHS = ("middleware", "value_middleware")  # keys of [network] that are arrays
 KINDS: dict[str, type[Discrete] | type[MultiDiscrete] | type[MultiBinary] | type[Box] | type[Composite]] = {
     "discrete": Discrete,
@@ -137,10 +138,15 @@ def _described_head(head: HeadParameters) -> dict[str, Any]:
 def current_description(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the description of a policy, whose references to `session.py` point to where that file is now.
 
-    A run may have been moved or copied; a file of an exported policy names the place at that time. Raises KeyError and
-    TypeError if there is none.
+    A run may have been moved or copied; a file of an exported policy names the place at that time. Raises KeyError,
+    TypeError or ValueError if there is none, and RecordError for one of an earlier hive.
     """
     description: dict[str, Any] = checkpoint.state["policy"]
+    if dict(description["observation"]).get("channels") in EARLIER:
+        raise RecordError(
+            f"{checkpoint.described_in} is of an earlier hive, whose policies this one does not read",
+            hint="train again, with the config.toml of its run",
+        )
     if not checkpoint.exported and SESSION_FILE in (text := json.dumps(description)):
         description = json.loads(beside(text, folder_of_run(checkpoint.path.parents[1])))
     return description
@@ -161,7 +167,7 @@ def specs_in(description: Mapping[str, Any]) -> tuple[ObservationSpec, ActionSpe
     observation = _observation_in(seen)
     network |= {name: tuple(map(int, network[name])) for name in WIDTHS if network.get(name) is not None}
     for names in ("frozen", "critic_parts"):
-        network[names] = tuple(map(str, network.get(names, ())))
+        network[names] = tuple(map(str, network[names]))
     return observation, action_in(description["action"]), NetworkConfig(**network)
 
 
@@ -169,36 +175,32 @@ def _observation_in(seen: Mapping[str, Any]) -> ObservationSpec:
     """Read the description of observations. Raises KeyError, TypeError or ValueError if it is invalid."""
     parts = tuple(
         ObservationPart(**_array_in(part), path=_path_in(part["path"]), offset=int(part["offset"]))
-        for part in seen.get("parts", ())
+        for part in seen["parts"]
     )
     mask = None
-    if (found := seen.get("mask")) is not None:
+    if (found := seen["mask"]) is not None:
         mask = MaskPart(_path_in(found["path"]), tuple(map(int, found["choices"])), int(found["offset"]))
-    stack, only = int(seen.get("stack", 1)), str(seen.get("seen", ""))
-    observation = ObservationSpec(**_array_in(seen), parts=parts, mask=mask, stack=stack, seen=only)
+    observation = ObservationSpec(**_array_in(seen), parts=parts, mask=mask, stack=int(seen["stack"]))
     ends = [part.offset + part.bytes for part in parts] + ([mask.offset + sum(mask.choices)] if mask else [])
     if parts and (observation.dtype != "uint8" or len(observation.shape) != 1 or max(ends) > observation.shape[0]):
         raise ValueError("a row of bytes that is too short for its parts")
-    return observation if "seen" in seen else earlier_meaning(observation)  # a description of before env.rules
+    return observation
 
 
 def _array_in(seen: Mapping[str, Any]) -> dict[str, Any]:
     shape, dtype = tuple(map(int, seen["shape"])), str(seen["dtype"])
     if dtype not in ("float32", "uint8"):
         raise ValueError(f"observations of dtype {dtype}")
-    first = seen.get("first")  # descriptions before `counts`
-    counts, firsts = (shape, (first,)) if first is not None else (seen.get("counts", ()), seen.get("firsts", ()))
-    env_dtype = np.dtype(str(given)).name if (given := seen.get("env_dtype")) else ""
-    env_shape = None if (sizes := seen.get("env_shape")) is None else tuple(map(int, sizes))
-    bounds = {name: None if (bound := seen.get(name)) is None else tuple(map(float, bound)) for name in ("low", "high")}
-    channels = str(seen.get("channels", ""))
-    if channels not in CHANNELS:
+    counts, firsts = (tuple(map(int, seen[name])) for name in ("counts", "firsts"))
+    env_dtype = np.dtype(str(given)).name if (given := seen["env_dtype"]) else ""
+    env_shape = None if (sizes := seen["env_shape"]) is None else tuple(map(int, sizes))
+    low, high = (tuple(map(float, seen[name])) for name in ("low", "high"))
+    if (channels := seen["channels"]) not in CHANNELS:
         raise ValueError(f"channels {channels}")
-    origin = tuple(base if type(base) is int else float(base) for base in seen.get("origin", ()))
+    origin = tuple(base if type(base) is int else float(base) for base in seen["origin"])
     if len(origin) not in (0, prod(shape)) or not np.isfinite(np.array(origin, np.float64)).all():
         raise ValueError(f"an origin of {len(origin)} numbers")
-    found = {"counts": tuple(map(int, counts)), "firsts": tuple(map(int, firsts)), **bounds, "channels": channels}
-    found["origin"] = origin
+    found = {"counts": counts, "firsts": firsts, "low": low, "high": high, "channels": channels, "origin": origin}
     return {"shape": shape, "dtype": dtype, **found, "env_dtype": env_dtype, "env_shape": env_shape}
 
 
@@ -207,8 +209,8 @@ def _path_in(path: Sequence[Any]) -> tuple[str | int, ...]:
 
 
 def heads_in(description: Mapping[str, Any]) -> tuple[str | HeadParameters, ...]:
-    """Read the heads of the network; USUAL_HEADS for older descriptions, which name none."""
-    heads = description.get("heads", USUAL_HEADS)
+    """Read the heads of the network. Raises KeyError, TypeError or ValueError if they are invalid."""
+    heads = description["heads"]
     names = [str(head["name"] if isinstance(head, dict) else head) for head in heads]
     if unknown := set(names) - {*HEADS, *AGENT_PARTS}:
         raise ValueError(f"unknown heads {', '.join(sorted(unknown))}")
@@ -217,7 +219,7 @@ def heads_in(description: Mapping[str, Any]) -> tuple[str | HeadParameters, ...]
 
 def classes_in(description: Mapping[str, Any]) -> list[str]:
     """Return the custom class "package.module:Class" of each head, "" without one."""
-    heads = description.get("heads", USUAL_HEADS)
+    heads = description["heads"]
     return [str(head.get("cls") or "") if isinstance(head, dict) else "" for head in heads]
 
 

@@ -218,8 +218,7 @@ def _resume_optimizer_state(blueprint: Blueprint, resume: Checkpoint, optimizer_
     groups = len(blueprint.flat.groups)
     sizes = learner.network.optimizer.moment_blocks, blueprint.flat.parameter_elements, workers, len(stored), groups
     layout = optimizer_state_layout(*sizes)
-    part = "optimizer_state" if resume.format > 1 else "ledger"
-    before, after = layout.views(_bytes_of(resume, part, layout.bytes)), learner.views(optimizer_state)
+    before, after = layout.views(_bytes_of(resume, "optimizer_state", layout.bytes)), learner.views(optimizer_state)
     for name in ("counters", "returns", "moments", *(["group_updates"] if groups > 1 else [])):
         after[name][:] = before[name]
     if "infos" in after:  # a value that the checkpoint does not have is missing in its episodes

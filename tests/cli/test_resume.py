@@ -84,16 +84,6 @@ def test_the_newest_checkpoint(run: RunDirectory, capsys: pytest.CaptureFixture[
     assert "continues cart-1 at 15,000 of 500,000 steps, from its last saved state" in capsys.readouterr().err
 
 
-def test_a_file_without_the_rules_keeps_those_of_an_old_run(run: RunDirectory, tmp_path: Path) -> None:
-    lines = run.resolved_file.read_text().splitlines(keepends=True)
-    run.resolved_file.write_text("".join(line for line in lines if not line.startswith("rules ")))
-    given = tmp_path / "own.toml"
-    given.write_text('[env]\nid = "CartPole-v1"\n' + CONSTANT)
-    prepare("cart-1", exact=True, given=given)
-    assert load_config(run.resolved_file).env.rules == 1
-    assert chosen(run) == {"update": 100, "exact": True}
-
-
 def test_a_file_that_names_no_scheme_and_no_checkpoints_keeps_those_of_the_run(
     run: RunDirectory, tmp_path: Path
 ) -> None:
@@ -358,7 +348,6 @@ def test_from_a_cut_too_it_is_another_run(run: RunDirectory, capsys: pytest.Capt
         ("env.scale_actions=false", "env.scale_actions"),
         ("env.scale_observations=false", "env.scale_observations"),
         ('env.images="first"', "env.images"),
-        ("env.rules=1", "env.rules"),
     ],
 )
 @pytest.mark.parametrize("exact", [False, True])

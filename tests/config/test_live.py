@@ -22,7 +22,6 @@ def test_one_key_changes_and_the_rest_stays() -> None:
     assert after == PPOConfig(entropy_weight=0.03, clip_range=0.1)
     assert before.clip_range == 0.2
     assert with_parameter(before, "algorithm.clip_range", 0.1) == after
-    assert with_parameter(before, "adam_optimizer_beta1", 0.5) == with_parameter(before, "adam_beta1", 0.5)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hive.config import Config, load_config
+from hive.config import Config, load_config, render
 from hive.config.algorithms import ALGORITHMS
 from hive.config.keys import keys_of
 from hive.config.schema import SECTIONS
@@ -551,9 +551,14 @@ def test_any_file_never_breaks_it(tmp_path_factory: pytest.TempPathFactory, cont
         load_config(file)
 
 
-def test_a_resolved_config_without_a_newer_key_has_the_meaning_of_its_time(tmp_path: Path) -> None:
-    text = '[run]\nscheme = "ppo"\n[env]\nid = "CartPole-v1"\n'
-    for name, rules, clip in (("resolved.toml", 1, 0.0), ("new.toml", 2, 2.0)):
-        (tmp_path / name).write_text(text)
-        config = load_config(tmp_path / name)
-        assert (config.env.rules, config.value("algorithm.importance_clip")) == (rules, clip)
+def test_a_run_of_an_earlier_hive_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """One of the newest has env.rules = 2, which is left out."""
+    own = tmp_path / "resolved.toml"
+    text = render(load_config("run.toml", text='[env]\nid = "CartPole-v1"\n'))
+    own.write_text(text.replace("[env]\n", "[env]\nrules = 2\n"))
+    assert not load_config(own).differences(load_config("run.toml", text=text))
+    for earlier in (text.replace("[env]\n", "[env]\nrules = 1\n"), re.sub(r"(?m)^init_statistics .*\n", "", text)):
+        own.write_text(earlier)
+        with pytest.raises(ConfigError, match="is of an earlier hive") as caught:
+            load_config(own)
+        assert caught.value.hint == "start a new run with the config.toml beside it"

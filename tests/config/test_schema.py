@@ -56,7 +56,6 @@ DEFAULTS = {
     "env.images": "auto",
     "env.scale_observations": True,
     "env.scale_actions": True,
-    "env.rules": 2,
     "env.start_limit_s": None,
     "env.processes": "0",
     "env.reset_limit_s": None,

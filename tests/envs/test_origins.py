@@ -159,8 +159,3 @@ def test_later_starts_of_a_run_store_observations_with_its_first_origins(process
         assert row.observations.tolist() == [[-99.0, 0.5]]
     finally:
         vector.close()
-
-
-def test_runs_of_before_env_rules_have_no_origins() -> None:
-    env = load_config("run.toml", [f"env.id={__name__}:Clock", "env.rules=1"], text="").env
-    assert configured_spec(env, plays=True).observation.origin == ()

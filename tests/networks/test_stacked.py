@@ -11,7 +11,6 @@ from gymnasium import spaces
 
 from hive.envs import Discrete
 from hive.envs.spaces.masked_space import MaskedSpace
-from hive.envs.spaces.meaning import earlier_meaning
 from hive.envs.spaces.observation import ArraySpec, ObservationSpec, observation_spec
 from hive.networks import NetworkParameters, Spaces, build_network
 from hive.networks.build.network import heads_of
@@ -71,25 +70,3 @@ def test_stacked_parts_and_the_newest_mask() -> None:
     policy, _ = built(stacked, normalize_observations=True)(rows)
     assert (policy[:, 0] == FORBIDDEN).all()
     assert policy[:, 1:].abs().max() < 10
-
-
-@pytest.mark.parametrize(
-    ("shape", "kernels"),
-    [
-        ((7, 7, 3), (7, 7, 12)),
-        ((3, 7, 7), (12, 7, 7)),
-        ((84, 84), (4, 84, 84)),
-        ((4, 3), (4, 4, 3)),
-        ((9, 9, 2), (9, 9, 8)),
-    ],
-)
-def test_stacked_images_of_old_runs_are_judged_as_the_network_sees_them(
-    shape: tuple[int, ...], kernels: tuple[int, ...]
-) -> None:
-    """With env.rules = 1 the smaller one of the first and last axis of the joined image has the channels."""
-    spec = earlier_meaning(ObservationSpec(shape, "uint8", stack=4))
-    channels = kernels[2] if kernels[2] <= kernels[0] else kernels[0]
-    network = built(spec)
-    first = next(module for module in network.modules() if isinstance(module, torch.nn.Conv2d))
-    assert (stacked_spec(spec, 4).shape, first.in_channels) == (kernels, channels)
-    assert network(torch.zeros((2, 4, *shape), dtype=torch.uint8))[0].shape == (2, 3)

@@ -75,11 +75,12 @@ HARMLESS_KEYS = (
 )
 GOAL_KEYS = ("run.steps", *GOALS, "run.callbacks", "custom")  # a finished run needs a new value of one of these
 # Keys that determine the layout of weights and optimizer state. A resumed run cannot change them.
-STATE_KEYS = ("network", "env.id", "run.scheme", "algorithm.name", "algorithm.optimizer", "algorithm.momentum")
+STATE_KEYS = (
+    *("network", "env.id", "env.images", "env.scale_observations", "env.scale_actions"),
+    *("run.scheme", "algorithm.name", "algorithm.optimizer", "algorithm.momentum"),
+)
 # Keys whose default has changed since some runs began. A config file that does not mention them keeps the run's values.
-KEPT_KEYS = ("env.rules", "run.scheme", "checkpoint.every", "algorithm.importance_clip")
-# Keys of what the spaces mean to weights, which checkpoints keep. With env.rules = 1 they have no effect.
-MEANING_KEYS = ("env.images", "env.scale_observations", "env.scale_actions")
+KEPT_KEYS = ("run.scheme", "checkpoint.every")
 
 
 def prepare(
@@ -291,8 +292,7 @@ def _change(directory: RunDirectory, before: Config, after: Config, exact: bool)
     Raises UsageError for changes that the run's state or `exact` forbids.
     """
     changes = change_texts(before, after)
-    fixed = (*STATE_KEYS, "env.rules", *(MEANING_KEYS if before.env.rules > 1 else ()))
-    if bound := [key for key in changes if _is_of(key, fixed) and key not in HARMLESS_KEYS]:
+    if bound := [key for key in changes if _is_of(key, STATE_KEYS) and key not in HARMLESS_KEYS]:
         raise UsageError(
             f"{directory.name} cannot continue with another {listed(bound)}: its weights depend on these keys",
             hint="start a new run with `hive up`",

@@ -163,7 +163,7 @@ class AgentView:
                         )
                     parts[key] = space
             self.space = self._with_mask(parts)
-        self.observation = observation_spec(self._what, self.space, recipe.rules)
+        self.observation = observation_spec(self._what, self.space)
         self._all_allowed = np.ones(sum(choices_of(self.action) or ()), np.int8)
         self.blank = self._allowed(_blank(self.space))
 

@@ -127,9 +127,7 @@ def rendered_environment(
     choose_renderer()
     camera = _Camera(inner, env.id, draws=mode == "rgb_array", seed_bits=SEED_BITS if native else 64)
     name, options = with_names(env.id, recipe.wrappers), [recipe.reset_options]
-    vector: VectorEnvironment = PythonVector(
-        name, [camera], env.info, env.rules, reset_options=options, origins=origins
-    )
+    vector: VectorEnvironment = PythonVector(name, [camera], env.info, reset_options=options, origins=origins)
     if env.preset == "atari":
         from hive.envs.vectors.atari import AtariOptions, AtariVector
 

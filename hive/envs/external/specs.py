@@ -23,7 +23,7 @@ def specs_of(recipe: Recipe, said: Hello) -> tuple[ObservationSpec, ActionSpec]:
     if missing := [name for name in recipe.info if name not in said.info]:
         raise Misbehaved(f"has no value `{missing[0]}` of `info`, which env.info names")
     space = masked_space(recipe, said)
-    return observation_spec(recipe.id, space, recipe.rules), action_spec(recipe.id, said.action)
+    return observation_spec(recipe.id, space), action_spec(recipe.id, said.action)
 
 
 def masked_space(recipe: Recipe, said: Hello) -> Space[Any]:

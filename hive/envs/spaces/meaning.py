@@ -1,7 +1,7 @@
 """Gives the spaces of an environment their meaning: by the keys of [env], and by the checkpoint of earlier weights.
 
-`observation_spec` describes spaces by the newest rules of hive.declared. `configured_meaning` applies env.images,
-env.scale_observations, env.scale_actions and env.rules to that. `kept_meaning` takes what a checkpoint says, because
+`observation_spec` describes spaces by the rules of hive.declared. `configured_meaning` applies env.images,
+env.scale_observations and env.scale_actions to that. `kept_meaning` takes what a checkpoint says, because
 weights fit only the scale that they were trained with. `space_meanings` has the result in words, for `hive check`.
 """
 
@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hive.declared import (
     ABSENT,
-    EARLIER,
     FIRST,
     LAST,
     NO_IMAGE,
-    earlier_bounds,
-    earlier_channels,
     is_bound,
     stacked_pictures,
 )
@@ -29,8 +26,6 @@ from hive.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
     from hive.config import EnvConfig
-
-EARLIER_NAME = "observation"  # of the only part that networks saw with env.rules = 1, if one is called so
 
 AnyArray = TypeVar("AnyArray", bound=ArraySpec)
 
@@ -44,8 +39,6 @@ def configured_meaning(spec: EnvironmentSpec, env: EnvConfig) -> EnvironmentSpec
 def _meant(observation: ObservationSpec, action: ActionSpec, env: EnvConfig) -> dict[str, Any]:
     """Return `observation` and `action` with the meaning that the keys of [env] give to them."""
     observation = replace(observation, stack=env.frame_stack)
-    if env.rules == 1:
-        return {"observation": earlier_meaning(observation), "action": action}
     for one in observation.inputs:
         if env.images != "none" and (count := stacked_pictures(one.shape)):
             raise EnvironmentFailed(
@@ -57,17 +50,6 @@ def _meant(observation: ObservationSpec, action: ActionSpec, env: EnvConfig) -> 
     changed = [_configured(one, env) for one in observation.inputs]
     acted = _scaled(action) if env.scale_actions else action
     return {"observation": _with_inputs(observation, changed), "action": acted}
-
-
-def earlier_meaning(observation: ObservationSpec) -> ObservationSpec:
-    """Return the spec with the meaning of env.rules = 1, which follows from shapes, dtypes and names alone."""
-    inputs = []
-    for one in observation.inputs:
-        low, high = ((), ()) if one.counts else earlier_bounds(one.dtype)
-        inputs.append(replace(one, low=low, high=high, channels=EARLIER, origin=()))
-    names = [part.name for part in observation.parts]
-    seen = EARLIER_NAME if EARLIER_NAME in names and len(names) > 1 else ""
-    return replace(_with_inputs(observation, inputs), seen=seen)
 
 
 def kept_meaning(mine: ObservationSpec, its: ObservationSpec) -> ObservationSpec:
@@ -84,7 +66,7 @@ def kept_meaning(mine: ObservationSpec, its: ObservationSpec) -> ObservationSpec
     ]
     if len(mine.inputs) != len(its.inputs):
         return mine
-    return replace(_with_inputs(mine, inputs), seen=its.seen)
+    return _with_inputs(mine, inputs)
 
 
 def kept_scale(mine: ActionSpec, its: ActionSpec) -> ActionSpec:
@@ -102,8 +84,6 @@ def space_meanings(spec: EnvironmentSpec) -> list[tuple[str, str]]:
     For example ("board uint8 8 x 8 x 3", "image, channels last (env.images); 0 to 2 become 0 to 1"). Imports torch.
     """
     lines = [(_named(one), text) for one in spec.observation.inputs if (text := _meaning(one))]
-    if spec.observation.seen:
-        lines.append((f"`{spec.observation.seen}`", "the only part that networks see (env.rules = 1)"))
     return lines + [("actions" if name == "" else f"action {name}", text) for name, text in _action_lines(spec.action)]
 
 
@@ -144,7 +124,7 @@ def _meaning(one: ArraySpec) -> str:
         numbers = "a number" if len(one.counts) == 1 else f"{len(one.counts):,} numbers"
         return f"{numbers} of up to {max(one.counts):,} values, looked up in an embedding table"
     where = {FIRST: "image, channels first", LAST: "image, channels last", ABSENT: "image, one channel", NO_IMAGE: ""}
-    channels = _channels(one)
+    channels = one.channels
     image = f"{where[channels]} (env.images)" if channels != NO_IMAGE else ""
     assert one.low is not None
     assert one.high is not None
@@ -165,13 +145,9 @@ def _origin(one: ArraySpec) -> str:
     return f"{what} is subtracted, as float32 would round the differences"
 
 
-def _channels(one: ArraySpec) -> str:
-    return earlier_channels(one.shape, one.dtype) if one.channels == EARLIER else one.channels
-
-
 def _unseen(one: ArraySpec) -> str:
     """Return how much of an image its convolutions do not reach."""
-    if _channels(one) == NO_IMAGE:
+    if one.channels == NO_IMAGE:
         return ""
     from hive.networks.build.embedders import unseen
 

@@ -36,7 +36,6 @@ from hive.declared import (
     NO_IMAGE,
     NUMBER_BYTES,
     PIXELS,
-    RULES,
     channels_of,
     declared_bounds,
     declares,
@@ -212,14 +211,12 @@ class ObservationSpec(ArraySpec):
 
     parts: of an observation that is stored as a row of bytes, `shape` is (bytes,) and `dtype` is "uint8". mask: where
     such a row has the action mask, None without one. stack: number of the last observations that a network sees.
-    seen: name of the only part that a network sees, in runs with env.rules = 1 that have one called so; "": all parts.
     hidden: further parts of the row, which a policy does not see (network.critic_parts); observations may lack them.
     """
 
     parts: tuple[ObservationPart, ...] = ()
     mask: MaskPart | None = None
     stack: int = 1
-    seen: str = field(default="", compare=False)
     hidden: tuple[ObservationPart, ...] = field(default=(), compare=False)
 
     def without(self, names: Sequence[str]) -> ObservationSpec:
@@ -253,21 +250,20 @@ class ObservationSpec(ArraySpec):
         return numbers
 
 
-def observation_spec(id: str, space: Space[Any], rules: int = RULES) -> ObservationSpec:
-    """Return the form in which observations of `space` are stored, and what they mean by the newest rules.
+def observation_spec(id: str, space: Space[Any]) -> ObservationSpec:
+    """Return the form in which observations of `space` are stored, and what they mean (hive.declared).
 
-    A MaskedSpace (hive.envs.spaces.masks) says which part is the action mask. rules: env.rules; with 1 all discrete
-    values are stored one-hot. Raises EnvironmentFailed for spaces that cannot be stored; `id` is for its message.
+    A MaskedSpace (hive.envs.spaces.masks) says which part is the action mask. Raises EnvironmentFailed for spaces that
+    cannot be stored; `id` is for its message.
     """
     mask_path: Path | None = getattr(space, "mask_path", None)
     choices: tuple[int, ...] = getattr(space, "choices", ())
     leaves = [(path, one) for path, one in leaves_of(space) if path != mask_path]
     if not leaves:
         raise EnvironmentFailed(f"`{id}` has observations without any part: {_short(space)}", permanent=True)
-    most = MOST_ONE_HOT if rules > 1 else 0
-    if leaves[0][0] == () and not (alone := _array(id, (), space, most)).numbered:
+    if leaves[0][0] == () and not (alone := _array(id, (), space)).numbered:
         return ObservationSpec(**vars(alone))
-    parts = [ObservationPart(**vars(_array(id, path, one, most)), path=path) for path, one in leaves]
+    parts = [ObservationPart(**vars(_array(id, path, one)), path=path) for path, one in leaves]
     parts.sort(key=lambda part: (part.dtype != "float32", part.name, list(map(repr, part.path))))
     placed, offset = [], 0
     for part in parts:
@@ -304,8 +300,8 @@ def leaves_of(space: Space[Any], path: Path = ()) -> Iterator[tuple[Path, Space[
         yield from leaves_of(one, (*path, key))
 
 
-def _array(id: str, path: Path, space: Space[Any], most: int) -> ArraySpec:
-    """Return the form in which one part is stored. most: values of an element that is stored one-hot; 0: any number."""
+def _array(id: str, path: Path, space: Space[Any]) -> ArraySpec:
+    """Return the form in which one part is stored."""
     from gymnasium import spaces
 
     match space:
@@ -314,9 +310,9 @@ def _array(id: str, path: Path, space: Space[Any], most: int) -> ArraySpec:
         case spaces.MultiBinary():
             return ArraySpec(tuple(space.shape), "float32", env_dtype="bool")
         case spaces.Discrete():
-            return _choices([space.n], [space.start], space, most)
+            return _choices([space.n], [space.start], space)
         case spaces.MultiDiscrete():
-            return _choices(space.nvec.ravel().tolist(), space.start.ravel().tolist(), space, most)
+            return _choices(space.nvec.ravel().tolist(), space.start.ravel().tolist(), space)
     place = f"as part `{'.'.join(map(str, path))}` of its observations" if path else "observations"
     raise EnvironmentFailed(
         f"`{id}` has {type(space).__name__} {place}, expected Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple",
@@ -346,9 +342,9 @@ def _box(space: spaces.Box) -> ArraySpec:
     return ArraySpec(shape, stored, low=low, high=high, env_dtype=dtype, origin=tuple(origin) if any(origin) else ())
 
 
-def _choices(counts: Sequence[int], firsts: Sequence[int], space: Space[Any], most: int) -> ArraySpec:
+def _choices(counts: Sequence[int], firsts: Sequence[int], space: Space[Any]) -> ArraySpec:
     counts, firsts = tuple(map(int, counts)), tuple(map(int, firsts))
-    numbered = bool(most) and max(counts, default=0) > most
+    numbered = max(counts, default=0) > MOST_ONE_HOT
     shape: tuple[int, ...] = (sum(counts),)
     if numbered:
         shape = (NUMBER_BYTES,) if len(counts) == 1 else (len(counts), NUMBER_BYTES)

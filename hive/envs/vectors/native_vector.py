@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.declared import RULES
 from hive.envs.loading import close
 from hive.envs.spaces.actions import action_converter, action_spec
 from hive.envs.spaces.declared import spaces_of
@@ -45,9 +44,8 @@ SEED_BITS = 30
 class NativeVector:
     """A `VectorEnvironment`, which documents `reset` and `step`, made of a vectorized Gymnasium class.
 
-    info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. rules: as for
-    `hive.envs.spaces.observation.observation_spec`. origins: as for `hive.envs.vectors.vector.vector_of`. Raises
-    ConfigError if the class does not reset its environments itself.
+    info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. origins: as for
+    `hive.envs.vectors.vector.vector_of`. Raises ConfigError if the class does not reset its environments itself.
     """
 
     def __init__(
@@ -55,7 +53,6 @@ class NativeVector:
         id: str,
         vector: VectorEnv[Any, Any, Any],
         info: Sequence[str] = (),
-        rules: int = RULES,
         origins: ObservationSpec | None = None,
     ) -> None:
         # Gymnasium 1.0 had only this mode and did not declare it.
@@ -69,7 +66,7 @@ class NativeVector:
         self._vector = vector
         self._resets_in_next_step = mode == "NextStep"
         observations, actions = spaces_of(id, vector, "single_")
-        self.observation, self.action = observation_spec(id, observations, rules), action_spec(id, actions)
+        self.observation, self.action = observation_spec(id, observations), action_spec(id, actions)
         self.observation = with_origins(self.observation, origins)
         self._checks = Checks(id, self.observation)
         self._infos = Infos(self._checks, info)

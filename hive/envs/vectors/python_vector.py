@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive import _native
-from hive.declared import RULES
 from hive.envs.loading import close
 from hive.envs.spaces.actions import action_converter, action_spec, choices_of, each_action
 from hive.envs.spaces.declared import spaces_of
@@ -46,10 +45,10 @@ LIMIT = "_max_episode_steps"  # the attribute of Gymnasium's TimeLimit
 class PythonVector:
     """A `VectorEnvironment`, which documents `reset` and `step`, made of single environments of one id.
 
-    info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. rules: as for
-    `hive.envs.spaces.observation.observation_spec`. first: as for `Checks`. reset_options: of each environment, for
-    all its resets; (): none. origins: as for `hive.envs.vectors.vector.vector_of`. mask_in_info: whether the info of
-    resets has a mask of the actions. Raises EnvironmentFailed if their spaces are stored in different forms.
+    info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. first: as for
+    `Checks`. reset_options: of each environment, for all its resets; (): none. origins: as for
+    `hive.envs.vectors.vector.vector_of`. mask_in_info: whether the info of resets has a mask of the actions. Raises
+    EnvironmentFailed if their spaces are stored in different forms.
     """
 
     environments: Sequence[gymnasium.Env[Any, Any]]
@@ -60,7 +59,6 @@ class PythonVector:
         id: str,
         environments: Sequence[gymnasium.Env[Any, Any]],
         info: Sequence[str] = (),
-        rules: int = RULES,
         first: int = 0,
         reset_options: Sequence[Mapping[str, Any]] = (),
         origins: ObservationSpec | None = None,
@@ -72,11 +70,11 @@ class PythonVector:
         self._last: Sequence[Any] = ()  # [B]: what each has returned for its next action
         self._steps = [self._step_of(index) for index in range(self.count)]
         observations, actions = spaces_of(id, environments[0])
-        self.observation, self.action = observation_spec(id, observations, rules), action_spec(id, actions)
+        self.observation, self.action = observation_spec(id, observations), action_spec(id, actions)
         self.observation = with_origins(self.observation, origins)
         for number, other in enumerate(environments[1:], start=1):
             observations, actions = spaces_of(id, other)
-            its = observation_spec(id, observations, rules), action_spec(id, actions)
+            its = observation_spec(id, observations), action_spec(id, actions)
             check_alike(f"env {first + number} of `{id}`", its, (self.observation, self.action), f"env {first}")
         self._reset_options = reset_options or [{}] * self.count
         self._checks = Checks(id, self.observation, first)

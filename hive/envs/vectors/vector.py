@@ -17,7 +17,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.declared import RULES
 from hive.envs.context import EnvContext
 from hive.envs.make import make_compiled, make_each, make_games, make_native, takes_native
 from hive.envs.recipe import Recipe
@@ -75,7 +74,6 @@ def make_vector(
     wrappers: Sequence[WrapperConfig] = (),
     preset: str = "none",
     info: Sequence[str] = (),
-    rules: int = RULES,
     first: int = 0,
 ) -> VectorEnvironment:
     """Build `count` environments of one id, each with `options` and inside `wrappers`. They write the values `info`.
@@ -83,10 +81,10 @@ def make_vector(
     `kind` is "python"; "native": compiled, or the environment's vectorized class; or "auto": compiled if no number
     depends on it, vectorized only if the environment exists in no other form, and for the preset "atari" without
     wrappers. Raises EnvironmentMissing, EnvironmentFailed, and ConfigError for "native" if there is neither form or if
-    there are wrappers, and for wrong options of a preset. rules: env.rules.
+    there are wrappers, and for wrong options of a preset.
     first: the number of the first one in its collector, for messages.
     """
-    return vector_of(Recipe(id, options, kind, wrappers, preset, info, rules), count, first)
+    return vector_of(Recipe(id, options, kind, wrappers, preset, info), count, first)
 
 
 def vector_of(
@@ -103,7 +101,7 @@ def vector_of(
     """
     from hive.envs.agents.interface import has_agents  # it imports gymnasium
 
-    id, info, rules = recipe.id, recipe.info, recipe.rules
+    id, info = recipe.id, recipe.info
     native = takes_native(recipe)
     if recipe.preset == "atari":
         from hive.envs.vectors.atari import AtariOptions, AtariVector
@@ -113,14 +111,14 @@ def vector_of(
             games = make_games(id, settings, count)
             return AtariVector(NativeVector(id, games, info), games, [settings])
     elif native:
-        return _with_environment_torch(NativeVector(id, make_native(recipe, count), info, rules, origins))
+        return _with_environment_torch(NativeVector(id, make_native(recipe, count), info, origins))
     elif not recipe.wrappers and (compiled := make_compiled(recipe, count)):
         return compiled
     recipes, environments = make_each(recipe, contexts or [EnvContext(first + one) for one in range(count)])
     if has_agents(environments[0]):
         return _with_one_policy(recipes, environments, first, origins)
     options = [one.reset_options for one in recipes]
-    vector = PythonVector(with_names(id, recipe.wrappers), environments, info, rules, first, options, origins)
+    vector = PythonVector(with_names(id, recipe.wrappers), environments, info, first, options, origins)
     if recipe.preset == "atari":
         return AtariVector(vector, environments, [AtariOptions.of(one.options) for one in recipes])
     return _with_environment_torch(vector)

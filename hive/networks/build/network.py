@@ -314,16 +314,14 @@ def _for_stored(parameters: NetworkParameters, spaces: Spaces, generator: torch.
 def _for_parts(parameters: NetworkParameters, packed: PackedSpec) -> NetworkParameters:
     """Return parameters with the embedder of each part that the network sees.
 
-    An embedder called "observation", or otherwise than the parts, is that of all parts, or of the one part of `seen`.
+    An embedder called "observation", or otherwise than the parts, is that of all parts.
     """
     chosen: dict[InputName, InputEmbedderParameters] = dict(parameters.input_embedders_parameters)
     action = {ACTION_INPUT: chosen.pop(ACTION_INPUT)} if ACTION_INPUT in chosen else {}
     keys = {dotted_name(key): key for key in _parts(parameters, packed, 1)}
     if len(chosen) == 1 and (OBSERVATION in chosen or chosen.keys().isdisjoint(keys)):
         (usual,) = chosen.values()
-        seen = getattr(packed, "seen", "")
-        paths = [keys[seen]] if seen else [*_parts(parameters, packed, 1)]
-        chosen = dict.fromkeys(paths, usual)
+        chosen = dict.fromkeys(_parts(parameters, packed, 1), usual)
     else:
         chosen = {keys.get(dotted_name(name), name): one for name, one in chosen.items()}
     return dataclasses.replace(parameters, input_embedders_parameters={**chosen, **action})
@@ -398,11 +396,6 @@ def _check_critic_parts(parameters: NetworkParameters, spaces: Spaces) -> None:
         ),
         (bool(unknown), f'has "{"".join(unknown[:1])}", which is no part of the observation', known),
         (all(is_within(part, names) for part in parts), "leaves the policy no part of the observation", known),
-        (
-            bool(getattr(only, "seen", "")),
-            "cannot be combined with env.rules = 1",
-            "there the networks see one part alone",
-        ),
         (
             not (parameters.critics or "value" in heads),
             f"needs a critic, and this algorithm has only the heads {', '.join(heads)}",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from hive.declared import EARLIER, PIXELS, Bounds, channels_of, earlier_channels
+from hive.declared import PIXELS, Bounds, channels_of
 
 
 class InputSpec(Protocol):
@@ -53,10 +53,7 @@ def bounds_of(spec: InputSpec) -> Bounds:
 
 def channels_at(spec: InputSpec) -> str:
     """Return where an input has the channels of an image; NO_IMAGE for any other array."""
-    found: str = getattr(spec, "channels", "")
-    if found == EARLIER:
-        return earlier_channels(spec.shape, spec.dtype)
-    return found or channels_of(spec.shape, bounds_of(spec))
+    return getattr(spec, "channels", "") or channels_of(spec.shape, bounds_of(spec))
 
 
 def counts_of(spec: InputSpec) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hive.declared import ABSENT, EARLIER, FIRST, LAST, NO_IMAGE
+from hive.declared import ABSENT, FIRST, LAST, NO_IMAGE
 from hive.networks.build.spaces import InputArray, InputSpec, bounds_of, channels_at, counts_of
 from hive.networks.rows.inputs import InputName, observation_of, state_width_of, with_observation
 
@@ -53,12 +53,11 @@ def stacked_spec(spec: InputSpec, stack: int) -> InputSpec:
     array = partial(InputArray, dtype=spec.dtype, low=low, high=high)
     if channels == NO_IMAGE:
         return array((stack * prod(shape),), channels=NO_IMAGE)
-    again = EARLIER if getattr(spec, "channels", "") == EARLIER else ""  # env.rules = 1 judges the joined shape
     if channels == ABSENT:
-        return array((stack, *shape), channels=again or FIRST)
+        return array((stack, *shape), channels=FIRST)
     if channels == LAST:
-        return array((*shape[:2], stack * shape[2]), channels=again or LAST)
-    return array((stack * shape[0], *shape[1:]), channels=again or FIRST)
+        return array((*shape[:2], stack * shape[2]), channels=LAST)
+    return array((stack * shape[0], *shape[1:]), channels=FIRST)
 
 
 def join_frames(frames: Tensor, spec: InputSpec, stack: int) -> Tensor:

@@ -51,9 +51,7 @@ if TYPE_CHECKING:
 
     from hive.records.checkpoints.replay_chunks import RowsToSave
 
-# Increased when the meaning of a part changes. Format 1 has no number in state.json and no target network. A state
-# without a target network has the same bytes in both formats, so format 1 can still be read.
-FORMAT = 2
+FORMAT = 2  # increased when the meaning of a part changes
 
 # Exactly the names that f"{update:06d}" produces, so that two names never refer to the same update.
 NAME = re.compile(r"[0-9]{6}|[1-9][0-9]{6,}")
@@ -91,10 +89,6 @@ class Checkpoint:
     def described_in(self) -> str:
         """What has the description of its policy, for messages."""
         return f"the metadata of {self.path}" if self.exported else f"state.json of {self.path}"
-
-    @property
-    def format(self) -> int:
-        return int(self.state.get("checkpoint_format", 1))
 
     @property
     def scheduled(self) -> bool:
@@ -515,10 +509,9 @@ def _open(folder: Path, verify: bool, replay: bool = False) -> Checkpoint:
     update = state.get("update") if own_name else int(folder.name)
     if state.get("update") != update or type(update) is not int:
         raise RecordError(f"`{folder}` holds a checkpoint of update {state.get('update')!r}")
-    written = state.get("checkpoint_format", 1)
-    if type(written) is not int or not 1 <= written <= FORMAT:
-        hint = "a newer version of hive wrote it: read it with that version"
-        raise RecordError(f"`{folder}` has checkpoint format {written!r}; this hive reads 1 to {FORMAT}", hint=hint)
+    if (written := state.get("checkpoint_format")) != FORMAT:
+        hint = "another version of hive wrote it: read it with that version"
+        raise RecordError(f"`{folder}` has checkpoint format {written!r}; this hive reads {FORMAT}", hint=hint)
     for name, least in COUNTERS.items():
         value = state.get(name, least)
         if type(value) is not int or not is_json_number(value) or value < least:

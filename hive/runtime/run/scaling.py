@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hive.config import Config, load_config, with_parameter
-from hive.config.other_names import RENAMED, is_key, note_on
+from hive.config.other_names import is_key, note_on
 from hive.config.schema import HEAD
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import UsageError
@@ -137,10 +137,8 @@ def _replay_shapes(config: Config) -> list[tuple[int, int] | None]:
 
 
 def _refusal(key: str, hint: str) -> UsageError:
-    """Return the error for a key that cannot be changed. For an earlier or another trainer's name it names the key."""
+    """Return the error for a key that cannot be changed. For another trainer's name it names the key."""
     shown = printable(key, SHOWN_LENGTH)
-    if new := RENAMED.get(key):
-        return UsageError(f"`{shown}` is now `{new}`, which cannot be changed during a run", hint=hint)
     note = "" if is_key(key) else note_on(key.rpartition(".")[2])
     return UsageError(
         f"unknown key `{shown}`; {note}" if note else f"`{shown}` cannot be changed during a run", hint=hint

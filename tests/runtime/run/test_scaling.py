@@ -69,7 +69,7 @@ def test_numbers_of_workers_change_and_nothing_else(run: RunDirectory) -> None:
         (
             ["gradients.decentralised=true"],
             UsageError,
-            "(?m)^`gradients.decentralised` is now `gradients.decentralized`, which cannot be changed during a run$",
+            "(?m)^unknown key `gradients.decentralised`; hive calls it `gradients.decentralized`$",
         ),
         (["workers=4"], UsageError, "did you mean `collection.workers` or `gradients.workers`"),
         (["collection.workers=many"], ConfigError, "collection.workers=many: expected an integer"),
