@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -634,6 +634,6 @@ class RemoteEvaluator(EvaluatingActor):
         super().__init__(link.blueprint, link.directory)
         self.link = link
 
-    async def _play(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
+    async def _play(self, due: EvaluationDue, weights: Sequence[Bytes]) -> list[Evaluation]:
         with self.status(f"wait {self.link.name}"[:23], WAIT_IN):
-            return await self.link.evaluate(due, weights)
+            return [await self.link.evaluate(due, weights[0])]

@@ -41,9 +41,10 @@ from hive.networks.build.layers import without_memory
 from hive.networks.build.network import build_network, compute_natively
 from hive.networks.build.parameters import HeadParameters
 from hive.networks.build.spaces import Spaces
-from hive.networks.rows.inputs import Memory, state_width_of
+from hive.networks.rows.inputs import state_width_of
 from hive.networks.weights.flat import FlatLayout, FlatParameters, aligned_block
 from hive.networks.weights.wrapper import BoundNetwork
+from hive.policy.acting import Acting
 from hive.policy.acting_state import ActingState
 from hive.policy.descriptions import classes_in, current_description, distribution_in, heads_in, specs_in
 from hive.policy.given_observations import GivenObservations
@@ -167,16 +168,13 @@ class Policy:
         given = self._remembers.arrays(state, count, single=single)
         if not count:  # no layer has to know what to do without rows: one row is computed, and left out
             rows, *given = (np.zeros((1, *array.shape[1:]), array.dtype) for array in (rows, *given))
-        memory, states = Memory.of(self.network, len(rows)), []
-        if memory is not None:
-            memory.state = torch.from_numpy(given[-1])
-        if self.observation.stack > 1:
-            rows = np.concatenate([given[0], rows[:, None]], axis=1)
-            states.append(rows[:, 1:])
+        acting = Acting.of(self)
+        acting.begin(len(rows))
+        acting.recall(given)
+        acting.see(rows)
         with torch.inference_mode():
-            outputs = (memory or self.network)(torch.from_numpy(rows))[0].numpy()
-        if memory is not None:
-            states.append(memory.state.numpy().copy())
+            outputs = acting.outputs(rows)
+        states = [one.copy() for one in acting.remembered]
         return outputs[:count], self._remembers.after([one[:count] for one in states], single=single), single
 
 

@@ -27,7 +27,6 @@ from hive.training import (
     CallbacksState,
     CollectorActor,
     Crew,
-    EvaluatorActor,
     Goal,
     GradientWorkerActor,
     LearnerActor,
@@ -40,7 +39,6 @@ from hive.training import (
     check_crew,
     check_has_agents,
     check_has_transitions,
-    check_videos,
     crew_needed,
     environment_of,
     first_gradient,
@@ -49,6 +47,7 @@ from hive.training import (
     info_counters,
     of_policy,
     policies_collector,
+    policies_evaluator,
     port,
     replica_slots,
     with_goal,
@@ -89,7 +88,6 @@ def trainer(config: Config, directory: Path) -> Topology:
         if not environment.agents:
             check_has_agents(config)
             return assemble(Blueprint(config, resumed_from(directory), environment), directory)
-        check_videos(config)
         alone = Policies.of(config, environment)
         write_policies(alone, directory)
         first = alone.learning[0]
@@ -130,10 +128,13 @@ def assemble(blueprint: Blueprint, directory: Path, crew: Crew | None = None) ->
     else:
         several = policies_collector(len(blueprints))
         collector = t.add(several, group="collectors", count=blueprint.collectors, process=processes, crew=crew)
-    learners = [
+    added = [
         _add_policy(t, one, directory if crew is None else crew.folders[number], collector, number, crew)
         for number, one in enumerate(blueprints)
     ]
+    learners = [learner for learner, _ in added]
+    if best_by(blueprint) == "evaluation":
+        _evaluate(t, blueprint, added, directory, crew)
     _connect_goals(t, learners)
     connect_hosts(t, blueprint, directory)
     counters = REPLAY_VALUES if blueprint.replays else ()
@@ -150,8 +151,8 @@ def _gradient_processes(blueprint: Blueprint, number: int) -> list[str]:
 
 def _add_policy(
     t: Topology, blueprint: Blueprint, directory: Path, collector: Group, number: int, crew: Crew | None
-) -> Group:
-    """Add the actors of a policy, and return the group of its learner. directory: where it is recorded."""
+) -> tuple[Group, Group]:
+    """Add the actors of a policy; return its learner and its recorder. directory: where it is recorded."""
     worker = t.add(
         ReplayWorkerActor if blueprint.replays else GradientWorkerActor,
         group=of_policy("gradient-workers", number),
@@ -183,13 +184,11 @@ def _add_policy(
     if blueprint.records_episodes:
         t.connect(learner.episodes, recorder.episodes, name=of_policy("episodes", number))
     best = best_by(blueprint)
-    if best == "evaluation":
-        _evaluate(t, blueprint, learner, recorder, directory)
     if crew is None and blueprint.wanted.any:
         _call_back(t, blueprint, collector, worker, learner, recorder)
     if best == "training":
         t.connect(learner.improved, recorder.improved, name=of_policy("improved", number))
-    return learner
+    return learner, recorder
 
 
 def _connect_goals(t: Topology, learners: Sequence[Group]) -> None:
@@ -294,15 +293,22 @@ def _connect_replay(
     t.connect(learner.plans, worker.plans, plans, name=of_policy("plans", number))
 
 
-def _evaluate(t: Topology, blueprint: Blueprint, learner: Group, recorder: Group, directory: Path) -> None:
-    """Add the evaluators, the last readers of the weights: the learner holds versions by the position of a reader."""
+def _evaluate(
+    t: Topology, blueprint: Blueprint, policies: Sequence[tuple[Group, Group]], directory: Path, crew: Crew | None
+) -> None:
+    """Add the evaluators, the last readers of the weights: a learner holds versions by the position of a reader."""
     workers = blueprint.config.evaluation.workers
-    evaluator = t.add(EvaluatorActor, group="evaluator", count=workers, blueprint=blueprint, directory=directory)
-    t.connect(learner.weights, evaluator.weights)
-    t.connect(learner.evaluations_due, evaluator.due)
-    t.connect(evaluator.evaluations, recorder.evaluations)
+    kind = policies_evaluator(len(policies))
+    evaluator = t.add(kind, group="evaluator", count=workers, blueprint=blueprint, directory=directory, crew=crew)
+    for number, (learner, recorder) in enumerate(policies):
+        due, weights, made = (
+            getattr(evaluator, port(of_policy(name, number))) for name in ("due", "weights", "evaluations")
+        )
+        t.connect(learner.weights, weights)
+        t.connect(learner.evaluations_due, due, name=of_policy("due" if number else "evaluations_due", number))
+        t.connect(made, recorder.evaluations, name=of_policy("evaluations", number))
     if blueprint.wanted.evaluations:
-        t.connect(evaluator.evaluations, learner.evaluations)
+        t.connect(evaluator.evaluations, policies[0][0].evaluations)
 
 
 def _call_back(

@@ -9,7 +9,7 @@ from hive.training.callbacks.messages import CallbacksState, answer_layout
 from hive.training.collect.collector import Collector
 from hive.training.crew import Crew, check_crew, crew_needed, folders_of, write_policies
 from hive.training.evaluate.evaluator import Evaluator
-from hive.training.evaluate.evaluator_actor import EvaluatorActor
+from hive.training.evaluate.evaluator_actor import EvaluatorActor, policies_evaluator
 from hive.training.evaluate.playing import evaluate, evaluate_together, joined
 from hive.training.evaluate.recording import Episode, Recording, record, show
 from hive.training.gradient.g_worker import GWorker
@@ -31,11 +31,11 @@ from hive.training.messages import (
     RolloutReady,
     Weights,
 )
-from hive.training.policies import Policies, check_has_agents, check_videos
+from hive.training.policies import Policies, check_has_agents, of_policy, port
 from hive.training.record.best_policy import best_by
 from hive.training.record.recorder import Recorder
 from hive.training.run_start import first_gradient, first_round
-from hive.training.several_actors import of_policy, policies_collector, port
+from hive.training.several_actors import policies_collector
 from hive.training.trainer import Trainer
 from hive.training.update.goal import GOAL_BYTES, Goal, with_goal
 from hive.training.update.learner import Learner
@@ -100,7 +100,6 @@ __all__ = [
     "check_crew",
     "check_has_agents",
     "check_has_transitions",
-    "check_videos",
     "crew_needed",
     "environment_of",
     "evaluate",
@@ -112,6 +111,7 @@ __all__ = [
     "joined",
     "of_policy",
     "policies_collector",
+    "policies_evaluator",
     "port",
     "record",
     "replica_slots",

@@ -45,6 +45,7 @@ class Crew:
             for policy, resume in zip(policies.learning, checkpoints, strict=True)
         )
         _check_stacks(blueprints)
+        _check_evaluations(config, blueprints)
         common = common_barriers(config, blueprints)
         for blueprint in blueprints:
             blueprint.barriers = common
@@ -117,6 +118,15 @@ def _check_stacks(blueprints: Sequence[Blueprint]) -> None:
             )
 
 
+def _check_evaluations(config: Config, blueprints: Sequence[Blueprint]) -> None:
+    """Raise ConfigError for evaluations after numbers of updates, which differ between policies that learn."""
+    if "updates" in config.evaluation.every and len(blueprints) > 1:
+        raise ConfigError(
+            "evaluation.every = { updates = ... } is refused with several policies that learn: each counts its own",
+            hint="give the steps of environments, which all share: evaluation.every = { steps = 10_000 }",
+        )
+
+
 def write_policies(policies: Policies, directory: Path) -> None:
     """Write policies.json into the directory of a run; nothing for one that is only checked. Raises RecordError."""
     if directory.is_dir():
@@ -126,7 +136,6 @@ def write_policies(policies: Policies, directory: Path) -> None:
 def check_crew(config: Config) -> None:
     """Raise ConfigError for what several policies, bots and agents that act in turn cannot be combined with."""
     refused = {
-        "evaluation.every": (config.evaluation.every, "leave it out; `hive eval` plays all policies together"),
         "run.callbacks": (config.run.callbacks, "leave it out"),
         "env.curriculum": (config.env.curriculum, "leave it out; the environment can count its own episodes"),
         "env.processes": (config.env.is_apart, "leave it out: agents of one environment act in one process"),

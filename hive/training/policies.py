@@ -192,13 +192,14 @@ class FrozenPolicy:
         return action
 
 
-def check_videos(config: Config) -> None:
-    """Raise ConfigError for videos of evaluations, which are those of one agent."""
-    if config.evaluation.videos:
-        raise ConfigError(
-            "evaluation.videos is refused with several agents",
-            hint="leave it out; `hive play` and `hive eval --video` record episodes of a run",
-        )
+def port(name: str) -> str:
+    """Return the name of a port, which is that of a Python attribute."""
+    return name.replace("-", "_")
+
+
+def of_policy(name: str, number: int) -> str:
+    """Return the name of a channel, group or port of policy `number`: that of the first has no number."""
+    return f"{name}-{number}" if number else name
 
 
 OF_SEVERAL = {"env.agent_index": "its number", "env.state": "the state beside its observation"}

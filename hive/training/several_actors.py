@@ -25,6 +25,7 @@ from hive.runtime.memory.segments import Arrays
 from hive.training.collect.collector import occasion_of, seed_all_globals
 from hive.training.crew import Crew
 from hive.training.messages import RolloutReady, Weights
+from hive.training.policies import of_policy, port
 from hive.training.run_start import schedule_of
 
 
@@ -131,16 +132,6 @@ class PoliciesCollectorActor(Actor):
 
     async def teardown(self) -> None:
         self.collector.close()
-
-
-def port(name: str) -> str:
-    """Return the name of a port, which is that of a Python attribute."""
-    return name.replace("-", "_")
-
-
-def of_policy(name: str, number: int) -> str:
-    """Return the name of a channel, group or port of policy `number`: that of the first has no number."""
-    return f"{name}-{number}" if number else name
 
 
 def _numbers(name: str, crew: Crew) -> list[str]:

@@ -12,7 +12,8 @@ from hive.algorithms.batches.frames import StackedRows
 from hive.algorithms.batches.rows import acted_inputs, evaluated, input_rows, network_input, row_counts
 from hive.envs import FinalObservations, ObservationSpec, StepRow
 from hive.experience import FINALS, LENGTH, Rollout, rollout_layout
-from hive.training.collect.collector import FrameStack
+from hive.networks import Categorical
+from hive.policy.acting import Acting
 
 STEPS, ENVS, STACK = 7, 3, 4
 SEEN = ObservationSpec((2,), "float32", stack=STACK)
@@ -27,7 +28,10 @@ def collected(rng: np.random.Generator, count: int) -> tuple[list[Rollout], list
         return np.array([[next(number), -1] for _ in range(envs)], np.float32)
 
     current = some(ENVS)
-    stack = FrameStack(SEEN, current)
+    stack = Acting(torch.nn.Identity(), SEEN, Categorical(2))
+    stack.begin(ENVS)
+    stack.see(current)
+    assert stack.frames is not None
     for _ in range(count):
         layout = rollout_layout(STEPS, ENVS, ((2,), "float32"), ((), "int64"), STEPS * ENVS, stack=STACK)
         arrays: dict[str, Any] = {name: np.zeros(shape, dtype) for name, (dtype, shape) in layout.fields.items()}
@@ -48,7 +52,8 @@ def collected(rng: np.random.Generator, count: int) -> tuple[list[Rollout], list
                 row.final_index[env] = finals.add(final)
                 last.append(np.concatenate([stack.frames[env, 1:], final[None]]))
             row.observations[...] = some(ENVS)
-            stack.push(row)
+            stack.forget(row.ended)
+            stack.see(row.observations)
             seen.append(stack.frames.copy())
         current = arrays["observations"][length].copy()
         arrays["header"][LENGTH], arrays["header"][FINALS] = length, finals.count

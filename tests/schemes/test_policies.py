@@ -12,7 +12,7 @@ from small_trainer import LIMIT_S, config_of
 
 from hive.config import Config
 from hive.errors import ConfigError
-from hive.records import RunDirectory, list_checkpoints, policies_of, write_resume_point
+from hive.records import RunDirectory, list_checkpoints, policies_of, read_jsonl, write_resume_point
 from hive.records.checkpoints.together import chosen_together, others_of, why_apart
 from hive.runtime.supervise.outcome import Outcome
 from hive.schemes import build
@@ -128,10 +128,30 @@ def test_a_policy_of_another_run_acts_and_stays_as_it_is(tmp_path: Path) -> None
     assert first == second
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"evaluation__every": "{updates=10}"}, {"collection__fraction_workers": 0.5, "collection__workers": 2}],
-)
+@pytest.mark.parametrize("game", GAMES)
+def test_all_policies_are_evaluated_together_without_an_effect_on_training(tmp_path: Path, game: str) -> None:
+    """Each policy gets the evaluations of its agents, from the same episodes, and keeps its own best policy."""
+    watched = {"evaluation__every": "{steps=256}", "evaluation__episodes": 3, "evaluation__wait": "true"}
+    directory, _ = finished(tmp_path, config_for(game, **TWO, **watched), "watched")
+    without, _ = finished(tmp_path, config_for(game, **TWO), "without")
+    assert ends(directory) == ends(without)
+    one, two = (list(read_jsonl(folder.evaluations_file)) for folder in policies_of(directory).values())
+    assert len(one) == len(two) > 2
+    for first, second in zip(one, two, strict=True):
+        assert first["steps"] == second["steps"]
+        assert first["info/return/team"] == second["info/return/team"]
+        assert (first["mean_return"], second["mean_return"]) == (first["info/return/same"], first["info/return/other"])
+    assert all(any(folder.best.iterdir()) for folder in policies_of(directory).values())
+
+
+def test_evaluations_after_updates_are_refused_where_several_policies_count_them(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(config_for(GAMES[0], **TWO, evaluation__every="{updates=10}"), tmp_path)
+    assert "evaluation.every" in str(caught.value)
+    assert "steps" in caught.value.hint
+
+
+@pytest.mark.parametrize("options", [{"collection__fraction_workers": 0.5, "collection__workers": 2}])
 def test_what_several_policies_cannot_have_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="is refused with several policies"):
         build(config_for(GAMES[0], **TWO, **options), tmp_path)

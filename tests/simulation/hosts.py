@@ -50,6 +50,7 @@ from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.messages import decode
 from hive.schemes.trainer import assemble
+from hive.training.evaluate.evaluator import Played
 from hive.training.evaluate.evaluator_actor import EvaluatingActor, EvaluatorActor
 from hive.training.messages import Evaluation, EvaluationDue
 from hive.training.record.episode_videos import EpisodeVideos
@@ -235,7 +236,9 @@ class _Evaluator:
         if self.left:
             return None
         # A mean return of NaN is never the best, so no policy is written.
-        return Evaluation(due.turn, due.updates, due.env_steps, 0.0, 1, nan, self.value, nan, nan, 1.0, 0.0)
+        made = Evaluation(due.turn, due.updates, due.env_steps, 0.0, 1, nan, self.value, nan, nan, 1.0, 0.0)
+        self.played = [Played(made, [], [])]
+        return made
 
     def close(self) -> None: ...
 
@@ -300,7 +303,7 @@ class _EvaluatorActor(EvaluatorActor):
 
     evaluator: Any
 
-    def __init__(self, blueprint: _Blueprint, directory: Path) -> None:
+    def __init__(self, blueprint: _Blueprint, directory: Path, crew: None = None) -> None:
         EvaluatingActor.__init__(self, blueprint, directory)
         self.evaluator = _Evaluator()
         self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)

@@ -81,7 +81,7 @@ class Setup:
 
     async def one_by_one(self, videos: EpisodeVideos, turns: tuple[int, ...]) -> None:
         for turn in turns:
-            videos.offer(due_of(turn), self.weights)
+            videos.offer(due_of(turn), [self.weights])
             await finished(videos)
 
     def files(self) -> list[str]:
@@ -132,10 +132,10 @@ def test_what_ends_while_a_recording_is_in_progress_is_counted(tmp_path: Path) -
 
     async def drive(videos: EpisodeVideos) -> None:
         for turn in (4, 8, 12):
-            videos.offer(due_of(turn), run.weights)
+            videos.offer(due_of(turn), [run.weights])
         await finished(videos)
         for turn in (16, 20):
-            videos.offer(due_of(turn), run.weights)
+            videos.offer(due_of(turn), [run.weights])
         await finished(videos)
 
     run.play(actor, drive)
@@ -151,15 +151,15 @@ def test_a_recording_stands_still_during_an_evaluation(tmp_path: Path) -> None:
     run, actor = setup(tmp_path, "{truncates=1000}"), FakeActor()
 
     async def drive(videos: EpisodeVideos) -> None:
-        videos.offer(due_of(4), run.weights)
+        videos.offer(due_of(4), [run.weights])
         while not videos._drawn:
             await asyncio.sleep(0)
         with videos.evaluating():
             assert videos._player is not None
-            steps = videos._player.evaluator._steps
+            steps = videos._player.play._steps
             for _ in range(20):
                 await asyncio.sleep(0)
-            assert videos._player.evaluator._steps == steps
+            assert videos._player.play._steps == steps
 
     run.play(actor, drive)
     assert run.files() == []  # it was cancelled: neither half a video nor a mark remains

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from small_trainer import Page, config_of, weights_of
 
 from hive.envs import ObservationSpec, StepRow
+from hive.envs.agents.lone import LoneTable
 from hive.errors import EnvironmentFailed
 from hive.experience import Purpose, stream_seeds
 from hive.networks import Categorical
+from hive.policy.acting import Acting
 from hive.runtime.memory.status import BUSY, RUNTIME
 from hive.runtime.supervise.diagnostics import ENVIRONMENT
 from hive.training import Blueprint, Evaluation, EvaluationDue, Evaluator, initial_network
@@ -79,7 +81,8 @@ class Leans(torch.nn.Module):
 
 
 def scripted(vector: Scripted, episodes: int, **options: Any) -> Evaluator:
-    return Evaluator(vector, ONE_NUMBER, Leans(), Categorical(2), seed=4, episodes=episodes, **options)
+    player = Acting(Leans(), ONE_NUMBER, Categorical(2))
+    return Evaluator(LoneTable(vector, ONE_NUMBER), [player], seed=4, episodes=episodes, **options)
 
 
 # --- which episodes count
@@ -164,15 +167,15 @@ def test_actions_are_the_mode_of_the_distribution(actions: str) -> None:
     evaluator, weights = Evaluator.of_run(blueprint), weights_of(blueprint)
     evaluator.bind(weights)
     evaluator.begin(DUE)
-    seen = evaluator.observations.clone()
+    seen = torch.from_numpy(evaluator.play.rows[0].observations.copy())
     taken: list[NDArray[Any]] = []
-    step = evaluator.vector.step
+    step = evaluator.table.vector.step
 
     def watched(chosen: NDArray[Any], row: StepRow) -> None:
         taken.append(chosen.copy())
         step(chosen, row)
 
-    evaluator.vector.step = watched  # type: ignore[method-assign]
+    evaluator.table.vector.step = watched  # type: ignore[method-assign]
     evaluator.step()
     with torch.no_grad():
         expected = blueprint.distribution.mode(blueprint.network()(seen)[0]).numpy()
@@ -241,7 +244,7 @@ def test_it_acts_in_evaluation_mode() -> None:
     before = weights.copy()
     evaluator.bind(weights)
     evaluator.evaluate(DUE)
-    assert not any(module.training for module in evaluator.policy.modules())
+    assert not any(module.training for module in evaluator.play.players[0].network.modules())
     assert np.array_equal(weights, before)
 
 
@@ -387,10 +390,12 @@ def test_a_single_environment_goes_on_after_a_cut() -> None:
     evaluator.begin(DUE)
     lengths = []
     while evaluator.step() is None:
-        lengths.append(int(evaluator.row.episode_lengths[0]))
-    assert lengths == [0, 0, 0, 4] * 2 + [0, 0, 0]
+        lengths.append(evaluator.done)
+    assert lengths == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
 
 
 def test_each_agent_of_a_policy_has_the_episodes_of_an_evaluation() -> None:
     evaluator = Evaluator.of_run(blueprint_of("Twins", evaluation__episodes=3, evaluation__envs=2))
-    assert evaluator.quota.tolist() == [2, 2, 1, 1]
+    assert evaluator.play.quota.tolist() == [2, 1]
+    evaluator.evaluate(DUE)
+    assert len(evaluator.played[0].returns) == 6

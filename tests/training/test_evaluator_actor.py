@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +80,11 @@ def test_its_status_names_the_evaluated_turn_before_the_first_step(
     held: list[Supervisor] = []
     begin = Evaluator.begin
 
-    def looking(self: Evaluator, due: EvaluationDue, first: int = 0) -> None:
+    def looking(self: Evaluator, due: EvaluationDue) -> None:
         state = held[0].state
         number = next(n for n, actor in enumerate(state.plan.actors) if actor.name == "evaluator-0")
         seen.append((due.turn, read_status(held[0].memory.pages, number).version))
-        begin(self, due, first)
+        begin(self, due)
 
     monkeypatch.setattr(Evaluator, "begin", looking)
     train(tmp_path, watch=held.append, evaluation__wait="true", **EVERY_FOUR)
@@ -97,7 +97,7 @@ def test_a_run_that_waits_makes_every_evaluation_and_the_same_ones(tmp_path: Pat
     values = {**EVERY_FOUR, "evaluation__every": "{updates=1}", "evaluation__wait": "true"}
 
     class Slow(EvaluatorActor):
-        async def _play(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
+        async def _play(self, due: EvaluationDue, weights: Sequence[Bytes]) -> list[Evaluation]:
             for _ in range(100 * (due.turn % 3)):  # later ones end before earlier ones
                 await asyncio.sleep(0)
             return await super()._play(due, weights)

@@ -57,7 +57,7 @@ def rollouts_of(blueprint: Blueprint, collector: Collector, **options: Any) -> l
 
 def collector_for(blueprint: Blueprint) -> Collector:
     collector = collector_of(blueprint, log_probs=blueprint.behaviour_log_probs, discount=0.9, n_step=1)
-    assert collector.acting is not None
+    assert collector.acting.native is not None
     return collector
 
 
@@ -66,7 +66,7 @@ def test_rollouts_have_the_bytes_of_those_through_python(name: str) -> None:
     env, keys = CONFIGS[name]
     blueprint = Blueprint(config_of(env, **keys))
     through_python = collector_for(blueprint)
-    through_python.acting = None
+    through_python.acting.native = None
     expected, native = (rollouts_of(blueprint, c) for c in (through_python, collector_for(blueprint)))
     assert all(same_bytes(a, b) for a, b in zip(expected, native, strict=True))
     assert any(np.ptp(rollout["actions"]) > 0 for rollout in native)

@@ -9,7 +9,7 @@ import pytest
 from small_trainer import config_of
 from test_playing import saved
 
-from hive.envs import EnvContext
+from hive.envs import EnvContext, ObservationSpec
 from hive.envs.drawing.rendering import rendered_environment
 from hive.errors import EnvironmentFailed, UsageError
 from hive.training import evaluate, joined, record
@@ -61,9 +61,12 @@ def test_what_cannot_be_drawn(tmp_path: Path, config: Any, error: type[Exception
     assert [path.name for path in tmp_path.iterdir()] == ["000007"]
 
 
+SEEN = ObservationSpec((1,), "float32")
+
+
 def test_compiled_environments_have_no_pictures() -> None:
     with pytest.raises(UsageError, match=r"compiled with hive/env\.h cannot be rendered"):
-        rendered_environment(config_of("./catch.so:Catch").evaluation_env, context=EnvContext(0))
+        rendered_environment(config_of("./catch.so:Catch").evaluation_env, SEEN, context=EnvContext(0))
 
 
 def test_evaluations_with_several_seeds_are_joined(tmp_path: Path) -> None:

@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.agents.bots import Bot
 from hive.envs.agents.interface import AgentView
+from hive.envs.agents.playable import Seated
 from hive.envs.agents.seats import MISSING, EndedEpisode, SeatRows
-from hive.envs.loading import close
 from hive.envs.vectors import resetting
 from hive.envs.vectors.attributes import Pending
 from hive.envs.vectors.rows import StepRow
@@ -27,7 +26,7 @@ RESULTS = "(observations, rewards, terminations, truncations, infos)"
 """What `step` of a parallel environment returns, each a dictionary by agent."""
 
 
-class ParallelVector:
+class ParallelVector(Seated):
     """`count` environments of several agents, with the agents of each of `seats`, and bots that act for others.
 
     A seat alone makes a `VectorEnvironment` of it: `hive.envs.agents.alone.Alone`.
@@ -42,15 +41,12 @@ class ParallelVector:
         reset_options: Sequence[Mapping[str, Any]],
     ) -> None:
         """bots: of each environment, agent -> the bot that acts for it. reset_options: of each, for all its resets."""
-        self.id = id
-        self.count = len(environments)
-        self.environments = environments
-        self.seats = seats
-        self.ended: list[EndedEpisode] = []  # since the caller has last emptied it
+        super().__init__(id, environments, seats)
         self.pending = Pending()
-        self.tables = [
+        self.tables: list[_Table] = [
             _Table(number, one, self, bots[number], reset_options[number]) for number, one in enumerate(environments)
         ]
+        self.each = self.tables
         self.env_steps = 0
 
     def reset(self, seeds: Sequence[int], observations: Sequence[NDArray[Any]]) -> None:
@@ -74,19 +70,12 @@ class ParallelVector:
         for seat, row in zip(self.seats, rows, strict=True):
             seat.write(row)
 
-    def play(self, episodes: Sequence[int] | NDArray[np.int64]) -> None:
-        """Let each environment play so many more episodes until the next reset; -1: without a limit."""
-        for table, left in zip(self.tables, episodes, strict=True):
-            table.left = int(left)
+    def turns(self, seat: int) -> None:
+        """Return None: every column has a row in each step."""
 
     def set_attributes(self, values: Mapping[str, Any]) -> None:
         """Give every environment these values before its next reset."""
         self.pending.set(values)
-
-    def close(self) -> None:
-        """Close every environment."""
-        for environment in self.environments:
-            close(environment)
 
 
 class _Table:

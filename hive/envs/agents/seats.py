@@ -153,6 +153,11 @@ class SeatRows:
         self._episodes: dict[int, dict[str, float]] = {}  # environment -> returns that no row has yet
         self.begin()
 
+    @property
+    def observation(self) -> ObservationSpec:
+        """What the agents see."""
+        return self.seat.spec.observation
+
     def _check_alike(self, id: str, first: int) -> None:
         """Raise EnvironmentFailed if an agent has other spaces than those that its policy acts in."""
         spec = self.seat.spec

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from hive.envs.agents.bots import Bot
 from hive.envs.agents.interface import AgentView
+from hive.envs.agents.playable import Seated
 from hive.envs.agents.seats import MISSING, EndedEpisode, SeatRows
-from hive.envs.loading import close
 from hive.envs.vectors.resetting import begin
+from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
 
 MOST_EPISODES = 1000
@@ -51,7 +52,7 @@ class Turn(NamedTuple):
     observation: Any
 
 
-class TurnsVector:
+class TurnsVector(Seated):
     """`count` environments of agents that act in turn. Arguments: as of `hive.envs.agents.parallel.ParallelVector`."""
 
     def __init__(
@@ -62,38 +63,61 @@ class TurnsVector:
         bots: Sequence[Mapping[str, Bot]],
         reset_options: Sequence[Mapping[str, Any]],
     ) -> None:
-        self.id = id
-        self.count = len(environments)
-        self.environments = environments
-        self.seats = seats
-        self.ended: list[EndedEpisode] = []  # since the caller has last emptied it
-        self.games = [
+        super().__init__(id, environments, seats)
+        self.games: list[Game] = [
             Game(number, one, seats, bots[number], self.ended, reset_options[number])
             for number, one in enumerate(environments)
         ]
+        self.each = self.games
 
     @property
     def env_steps(self) -> int:
         """Turns in which an agent has acted, in all environments since they were made."""
         return sum(game.turns for game in self.games)
 
-    def reset(self, seeds: Sequence[int]) -> None:
-        """Start an episode in every environment."""
+    def reset(self, seeds: Sequence[int], observations: Sequence[NDArray[Any]] | None = None) -> None:
+        """Start an episode in every environment.
+
+        observations: of each seat, [B, ...]; they get what the agents see whose turn it is.
+        """
         for seat in self.seats:
             seat.begin()
         for game, seed in zip(self.games, seeds, strict=True):
             game.left = -1
             game.begin(int(seed))
+        if observations is not None:
+            for seat, out in zip(self.seats, observations, strict=True):
+                seat.store(out)  # blank ones
+            for game in self.games:
+                self._show(game, observations)
 
-    def play(self, episodes: Sequence[int] | NDArray[np.int64]) -> None:
-        """Let each environment play so many more episodes until the next reset; -1: without a limit."""
-        for game, left in zip(self.games, episodes, strict=True):
-            game.left = int(left)
+    def _show(self, game: Game, observations: Sequence[NDArray[Any]]) -> None:
+        turn = game.turn
+        self.seats[turn.seat].checks.one(turn.column, turn.observation, observations[turn.seat])
 
-    def close(self) -> None:
-        """Close every environment."""
-        for environment in self.environments:
-            close(environment)
+    def turns(self, seat: int) -> NDArray[np.int64]:
+        """Return the columns of a seat whose turn it is."""
+        return np.array([game.turn.column for game in self.games if game.left and game.turn.seat == seat], np.int64)
+
+    def step(self, actions: Sequence[NDArray[Any]], rows: Sequence[StepRow]) -> None:
+        """Play a turn of every environment, with the stored actions of each seat, [B, ...].
+
+        A row gets the observations of the next turns, and which columns ended; all count as valid, since a column that
+        does not act keeps its episode.
+        """
+        taken = [seat.environment_actions(chosen) for seat, chosen in zip(self.seats, actions, strict=True)]
+        for row in rows:
+            row.terminated[:], row.truncated[:], row.valid[:] = 0, 0, 1
+        for game in self.games:
+            if not game.left:
+                continue
+            game.act(taken[game.turn.seat][game.turn.column])
+            for done in game.completed:
+                if done.terminated or done.truncated:
+                    rows[done.seat].terminated[done.column] = 1
+                    self.seats[done.seat].ended(done.column)
+            if game.left:
+                self._show(game, [row.observations for row in rows])
 
 
 class Game:

@@ -9,38 +9,22 @@ With the same seeds it makes the episodes of environment 0 of a table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from hive.config import EnvConfig
 from hive.envs.agents.interface import has_agents
-from hive.envs.agents.parallel import ParallelVector
 from hive.envs.agents.seats import Seat
 from hive.envs.agents.table import Bots, table_of
-from hive.envs.agents.turns import TurnsVector
 from hive.envs.configured import recipe_of
 from hive.envs.context import EnvContext
-from hive.envs.drawing.rendering import Film, Picture, choose_renderer, fps_of, render_mode_of
+from hive.envs.drawing.rendering import Film, Rendered, choose_renderer, fps_of, render_mode_of
 from hive.envs.make import make_any
 from hive.errors import EnvironmentFailed
 
 
-@dataclass(frozen=True)
-class RenderedTable:
-    """A `table` of one environment. `fps`: steps or turns per second of its real time, for a viewer."""
-
-    table: ParallelVector | TurnsVector
-    fps: float
-    _film: Film
-
-    def take(self) -> list[Picture]:
-        """Return the pictures since the last call, oldest first; none if the environment draws its own window."""
-        return self._film.take()
-
-
 def rendered_table(
     env: EnvConfig, seats: Sequence[Seat], bots: Bots, *, context: EnvContext, window: bool = False
-) -> RenderedTable:
+) -> Rendered:
     """Build an environment of several agents with pictures; as `hive.envs.drawing.rendering.rendered_environment`."""
     mode = render_mode_of(env, context, window)
     recipe = recipe_of(env).at(context)
@@ -50,7 +34,7 @@ def rendered_table(
     choose_renderer()
     film = Film(inner, env.id, draws=mode == "rgb_array")
     table = table_of([recipe], [_FilmedAgents(inner, film)], seats, bots)
-    return RenderedTable(table, fps_of(inner.metadata), film)
+    return Rendered(table, fps_of(inner.metadata), film)
 
 
 class _FilmedAgents:

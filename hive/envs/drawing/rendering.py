@@ -31,6 +31,8 @@ from numpy.typing import NDArray
 
 from hive.config import EnvConfig
 from hive.distribution import pip_install
+from hive.envs.agents.lone import LoneTable
+from hive.envs.agents.playable import Table
 from hive.envs.configured import configured_spec, recipe_of
 from hive.envs.context import EnvContext
 from hive.envs.loading import close
@@ -62,10 +64,10 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class RenderedEnvironment:
-    """A `vector` of one environment. `fps`: steps per second of its real time, for a viewer."""
+class Rendered:
+    """A `table` of one environment. `fps`: steps or turns per second of its real time, for a viewer."""
 
-    vector: VectorEnvironment
+    table: Table
     fps: float
     _film: Film
 
@@ -111,12 +113,12 @@ def rendered_spec(env: EnvConfig) -> EnvironmentSpec:
 
 
 def rendered_environment(
-    env: EnvConfig, *, context: EnvContext, window: bool = False, origins: ObservationSpec | None = None
-) -> RenderedEnvironment:
-    """Build the environment of a config with pictures.
+    env: EnvConfig, observation: ObservationSpec, *, context: EnvContext, window: bool = False
+) -> Rendered:
+    """Build the environment of a config with pictures, for one agent.
 
-    context: who it is. window: whether it may draw a window of its own, if it has no pictures. origins: as of
-    `hive.envs.vectors.vector.vector_of`. Raises UsageError if it has neither, and the errors of `make_environment`; a
+    observation: that its policy sees. context: who it is. window: whether it may draw a window of its own, if it has no
+    pictures. Raises UsageError if it has neither, and the errors of `make_environment`; a
     step raises EnvironmentFailed if it cannot be drawn.
     """
     mode = render_mode_of(env, context, window)
@@ -127,13 +129,14 @@ def rendered_environment(
     choose_renderer()
     camera = _Camera(inner, env.id, draws=mode == "rgb_array", seed_bits=SEED_BITS if native else 64)
     name, options = with_names(env.id, recipe.wrappers), [recipe.reset_options]
-    vector: VectorEnvironment = PythonVector(name, [camera], env.info, reset_options=options, origins=origins)
+    vector: VectorEnvironment = PythonVector(name, [camera], env.info, reset_options=options, origins=observation)
     if env.preset == "atari":
         from hive.envs.vectors.atari import AtariOptions, AtariVector
 
         assert isinstance(vector, PythonVector)
         vector = AtariVector(vector, [camera], [AtariOptions.of(recipe.options)])
-    return RenderedEnvironment(vector, fps_of(inner.metadata) / steps_inside(inner), camera.film)
+    table = LoneTable(vector, observation, env.info)
+    return Rendered(table, fps_of(inner.metadata) / steps_inside(inner), camera.film)
 
 
 def _refuse_compiled(id: str) -> None:

@@ -215,11 +215,19 @@ class Memory:
         """Return the memory of a network for `count` environments; None if it has none."""
         return cls(network, count) if state_width_of(network) else None
 
-    def __call__(self, observations: Tensor) -> tuple[Tensor, ...]:
-        """Return the outputs of the heads for observations [B, ...], and remember the state."""
-        *outputs, self.state = self.network({"observation": observations, RECURRENT_STATE: self.state})
+    def __call__(self, observations: Tensor, rows: RowNumbers | None = None) -> tuple[Tensor, ...]:
+        """Return the outputs of the heads for observations [n, ...] of these rows, and remember their states.
+
+        rows: int64 [n]; None: all. The states of other rows stay.
+        """
+        before = self.state if rows is None else self.state[rows]
+        *outputs, after = self.network({"observation": observations, RECURRENT_STATE: before})
+        if rows is None:
+            self.state = after
+        else:
+            self.state[rows] = after
         return tuple(outputs)
 
-    def forget(self, ended: NDArray[np.bool_]) -> None:
-        """Set the state to zeros where `ended`, bool [B], is true."""
+    def forget(self, ended: NDArray[np.bool_] | RowNumbers) -> None:
+        """Set the state to zeros in these rows: bool [B], or their numbers."""
         self.state.numpy()[ended] = 0.0

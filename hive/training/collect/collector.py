@@ -22,7 +22,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from hive import _native
 from hive.algorithms.batches.initial_errors import n_step_errors
@@ -40,14 +39,12 @@ from hive.envs import (
 from hive.experience import Purpose, Rollout, stream, stream_seed, stream_seeds
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.act.exploration import EpsilonGreedy
-from hive.networks.act.native_acting import FlatRollout, NativeActing
-from hive.networks.build.agents import AgentNetwork
+from hive.networks.act.native_acting import FlatRollout
 from hive.networks.build.layers import acting
 from hive.networks.build.network import acting_alone
-from hive.networks.rows.inputs import Memory
 from hive.networks.rows.normalization import NormalizedNetwork, Scales, add_rows
-from hive.networks.weights.dense import Dense
 from hive.networks.weights.wrapper import NetworkWrapper
+from hive.policy.acting import Acting
 from hive.runtime import Status
 from hive.runtime.memory.segments import Arrays
 
@@ -96,43 +93,18 @@ class RolloutPart:
         if self.native is not None:
             self.native.act(t)
             return
-        outputs = self.member.outputs(self.rollout["observations"][t], self.prepared.observations[t])
+        acting, prepared = self.member.acting, self.prepared
+        outputs = acting.outputs(self.rollout["observations"][t], seen=prepared.observations[t])
         self.rollout["actions"][t] = self.distribution.sample_numpy(outputs, self.noise[t])
         if self.kept is not None:
             self.kept.append(outputs)
 
     def after(self, t: int) -> None:
         """Follow step t of the environments with what the policy remembers."""
-        member, row = self.member, self.prepared.rows[t]
-        if member.memory is not None:
-            member.memory.forget(row.ended)
-        if member.stack is not None:
-            member.stack.push(row)
-
-
-class FrameStack:
-    """`frames` [B, k, *shape], oldest first; zeros for observations before the beginning of an episode.
-
-    seen: a tensor of the same memory.
-    """
-
-    def __init__(self, observation: ObservationSpec, first: NDArray[Any]) -> None:
-        """first: the first observations of B episodes, [B, *shape]."""
-        self.frames = np.zeros((len(first), observation.stack, *observation.shape), observation.dtype)
-        self.frames[:, -1] = first
-        self.seen = torch.from_numpy(self.frames)
-
-    @classmethod
-    def of(cls, observation: ObservationSpec, first: NDArray[Any]) -> FrameStack | None:
-        """Return a stack that begins with `first`, or None for a policy that sees one observation."""
-        return cls(observation, first) if observation.stack > 1 else None
-
-    def push(self, row: StepRow) -> None:
-        """Add the observations of a step. Where an episode ended, they are the only ones of the next episode."""
-        frames = self.frames
-        frames[:, :-1] = frames[:, 1:]
-        frames[row.ended] = 0
-        frames[:, -1] = row.observations
+        acting, row = self.member.acting, self.prepared.rows[t]
+        if acting.remembers:
+            acting.forget(row.ended)
+            acting.see(row.observations)
 
 
 def seed_all_globals(seed: int, purpose: Purpose, source: int, sequence: int) -> None:
@@ -210,7 +182,7 @@ class Collector:
         self.network = network
         self.policy = acting_alone(acting(network.online_network.module))
         self.distribution = distribution
-        self.acting = NativeActing.of(self.policy, distribution, observation)
+        self.acting = Acting(self.policy, observation, distribution, network.online_network.flat, natively=True)
         self.seed = seed
         self.source = source
         self.incarnation = incarnation
@@ -220,21 +192,15 @@ class Collector:
         self.status = status
         self.phases = (status.phase("policy"), status.phase("env")) if status else (0, 0)
         self.observation = observation
-        self.memory: Memory | None = None  # state of a recurrent policy, set by `reset`
-        self.stack: FrameStack | None = None  # the last observations, for a policy that sees several, set by `reset`
         self.current: NDArray[Any]  # [B, ...]: first observations of the next rollout, set by `reset`
         self.begins = True  # whether the next rollout is the first after a reset
         self._prepared: dict[int, _Prepared] = {}
         self._drawn: _Drawn | None = None
         self._generator: np.random.Generator | None = None  # the one that drew the last noise; used again
-        self._weights: NDArray[np.uint8] | None = None  # set by `bind`
-        self._is_bound = False  # whether torch's network has them
 
     def bind(self, weights: NDArray[np.uint8]) -> None:
         """Act with these weights from now on: uint8 [block_bytes], read in place."""
-        self._weights, self._is_bound = weights, False
-        if self.acting is None or self.acting.reads_buffers:
-            self._bind_network()
+        self.acting.bind(weights)
 
     def change_key(self, name: str, value: Any) -> None:
         """Use another value of a key of [algorithm] from the next rollout on: the discount; no other one is used here.
@@ -243,12 +209,6 @@ class Collector:
         """
         if name.removeprefix("algorithm.") == "discount":
             self.discount = float(value)
-
-    def _bind_network(self) -> None:
-        """Bind torch's network, too: native actions of a rollout of one step take less time than that."""
-        if self._weights is not None and not self._is_bound:
-            self.network.bind(self._weights)
-            self._is_bound = True
 
     @property
     def collects(self) -> Callable[..., None] | None:
@@ -269,7 +229,7 @@ class Collector:
             seed_all_globals(self.seed, Purpose.resetting, self.source, occasion)
         self._seed_processes(Purpose.resetting, occasion)
         self.vector.reset(seeds, self.current)
-        self.stack = FrameStack.of(self.observation, self.current)
+        self.acting.see(self.current)
         self._start = start
         if isinstance(self.vector, HelpedVector) and self.vector.drew and self._may_leave_helpers():
             self._leave_helpers()
@@ -283,7 +243,7 @@ class Collector:
         """Forget all episodes of `envs` rows."""
         self.current = np.zeros((envs, *self.observation.shape), self.observation.dtype)
         self.begins = True
-        self.memory = Memory.of(self.policy, envs)
+        self.acting.begin(envs)
         self.discounted = np.zeros(envs)  # sum of each running episode's discounted rewards
 
     def rebuild(self, vector: VectorEnvironment, start: int) -> None:
@@ -371,7 +331,7 @@ class Collector:
         kept: list[NDArray[Any]] | None = [] if self.log_probs or "errors" in rollout else None
         native = self._begin_natively(prepared, distribution, noise, kept) if natively else None
         if native is None:
-            self._bind_network()
+            self.acting.bind_network()
         return RolloutPart(self, rollout, prepared, distribution, noise, kept, native)
 
     def end_rollout(
@@ -422,43 +382,31 @@ class Collector:
         kept: list[NDArray[Any]] | None,
     ) -> _native.Acting | None:
         """Begin the native actions of a rollout, and give `kept` the memory for its outputs; None if there are none."""
-        acting, flat = self.acting, prepared.flat
-        if acting is None or flat is None or self._weights is None or self.memory is not None or self.stack is not None:
+        native, flat, weights = self.acting.native, prepared.flat, self.acting.weights
+        if native is None or flat is None or weights is None or self.acting.remembers:
             return None
         outputs = None if kept is None else np.empty((*noise.shape[:2], distribution.width), np.float32)
-        if not acting.begin(self._weights, distribution, flat, noise, outputs):
+        if not native.begin(weights, distribution, flat, noise, outputs):
             return None
         if kept is not None and outputs is not None:
             kept.append(outputs)
-        return acting.native
+        return native.native
 
     def _step(self, part: RolloutPart, enough: Callable[[int], bool] | None) -> int:
         """Make the steps of a rollout one by one, and return how many."""
         enter, (policy_phase, env_phase) = self.status.enter if self.status else _no_status, self.phases
         act = part.native.act if part.native else part.act
-        actions, memory, stack, step = part.rollout["actions"], self.memory, self.stack, self.vector.step
+        actions, remembers, step = part.rollout["actions"], self.acting.remembers, self.vector.step
         for t, row in enumerate(part.prepared.rows):
             enter(policy_phase)
             act(t)
             enter(env_phase)
             step(actions[t], row)
-            if memory is not None:
-                memory.forget(row.ended)
-            if stack is not None:
-                stack.push(row)
+            if remembers:
+                part.after(t)
             if enough is not None and enough(t + 1):
                 return t + 1
         return len(part.prepared.rows)
-
-    def outputs(self, observations: NDArray[Any], seen: Tensor) -> NDArray[np.float32]:
-        """Return the policy's outputs [B, ...] for stored observations [B, ...]. seen: a tensor of the same memory."""
-        if self.memory is None and self.stack is None:
-            policy = self.policy.actor if isinstance(self.policy, AgentNetwork) else self.policy
-            dense: Dense | None = getattr(policy, "dense", None)
-            if dense is not None and (outputs := dense.act(observations)) is not None:
-                return outputs
-        found: Tensor = (self.memory or self.policy)(seen if self.stack is None else self.stack.seen)[0]
-        return found.numpy()
 
     def _store_outputs(self, rollout: Arrays, distribution: ActionDistribution, outputs: NDArray[np.float32]) -> None:
         """Write what follows from the network's outputs [T, B, ...]; one call for all steps is cheaper than T."""
@@ -477,10 +425,11 @@ class Collector:
 
     def _store_remembered(self, rollout: Arrays) -> None:
         """Write what the policy remembers at the beginning of the rollout."""
-        if self.memory is not None:
-            rollout["state"][...] = self.memory.state.numpy()
-        if self.stack is not None:
-            rollout["history"][...] = self.stack.frames[:, :-1].swapaxes(0, 1)
+        memory, frames = self.acting.memory, self.acting.frames
+        if memory is not None:
+            rollout["state"][...] = memory.state.numpy()
+        if frames is not None:
+            rollout["history"][...] = frames[:, :-1].swapaxes(0, 1)
 
     def _discount(self, rollout: Arrays, length: int, *, in_turn: bool = False) -> None:
         """Write the discounted sum of rewards since each episode began. It continues in the next rollout.
@@ -525,7 +474,7 @@ class Collector:
                 for t in range(len(rollout["rewards"]))
             ]
             seen = [torch.from_numpy(row) for row in rollout["observations"]]
-            flat = FlatRollout.of(rollout["observations"], rollout["actions"]) if self.acting else None
+            flat = FlatRollout.of(rollout["observations"], rollout["actions"]) if self.acting.native else None
             prepared = _Prepared(rollout, finals, rows, seen, flat)
             if len(self._prepared) >= PREPARED_SLOTS:
                 self._prepared.clear()

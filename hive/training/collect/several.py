@@ -26,7 +26,7 @@ from hive.envs.agents.seats import SeatRows
 from hive.envs.agents.turns import Completed, Game, TurnsVector
 from hive.experience import Purpose, stream_seed, stream_seeds
 from hive.runtime.memory.segments import Arrays
-from hive.training.collect.collector import Collector, FrameStack, RolloutPart, occasion_of, seed_all_globals
+from hive.training.collect.collector import Collector, RolloutPart, occasion_of, seed_all_globals
 
 UNWRITTEN = (
     "rewards",
@@ -74,7 +74,7 @@ class SeveralCollector:
         if isinstance(self.vector, ParallelVector):
             self.vector.reset(seeds, [member.current for member in self.members])
             for member in self.members:
-                member.stack = FrameStack.of(member.observation, member.current)
+                member.acting.see(member.current)
             return
         self.vector.reset(seeds)
         self._columns = [_Columns(*pair) for pair in zip(self.members, self.vector.seats, strict=True)]
@@ -166,12 +166,11 @@ class _Columns:
         self._member = member
         self._seat = seat
         seat.store(member.current)  # blank ones
-        member.stack = FrameStack.of(member.observation, np.zeros_like(member.current))
+        self._acting = acting = member.acting
         self._every = np.arange(count)
         self.number = np.zeros(count, np.int64)
         self.waits = np.zeros(count, bool)
-        self._is_new = np.ones(count, bool)  # whether its next observation begins an episode
-        self._state = None if member.memory is None else member.memory.state.numpy().copy()  # before the last action
+        self._state = None if acting.memory is None else acting.memory.state.numpy().copy()  # before the last action
         self._actions: NDArray[np.generic] | None = None  # the last one of each, stored
         self._outputs: NDArray[np.float32] | None = None  # that it was chosen by
         self._part: RolloutPart | None = None
@@ -211,13 +210,9 @@ class _Columns:
 
     def see(self, column: int, observation: object) -> None:
         """Take what the agent sees at its turn."""
-        current, stack = self._member.current, self._member.stack
+        current = self._member.current
         self._seat.checks.one(column, observation, current)
-        if stack is not None:
-            frames = stack.frames[column]
-            frames[:-1] = 0 if self._is_new[column] else frames[1:].copy()
-            frames[-1] = current[column]
-        self._is_new[column] = False
+        self._acting.see(current, np.array([column]))
         if self._part is not None:
             self._part.rollout["observations"][self.number[column], column] = current[column]
 
@@ -225,29 +220,24 @@ class _Columns:
         """Choose the actions of these columns."""
         if not columns:
             return
-        part, member = self._part, self._member
+        part, acting = self._part, self._acting
         assert part is not None
+        assert self._actions is not None
         chosen = np.array(columns)
         rows = self.number[chosen]
-        noise = part.noise[np.minimum(self.number, len(part.noise) - 1), self._every]
-        before = None if member.memory is None else member.memory.state.numpy().copy()
-        outputs = member.outputs(member.current, torch.from_numpy(member.current))
-        if member.memory is not None and before is not None and self._state is not None:
-            after = member.memory.state.numpy()
-            kept = np.ones(len(before), bool)
-            kept[chosen] = False
-            after[kept] = before[kept]
-            self._state[chosen] = before[chosen]
-        actions = part.distribution.sample_numpy(outputs, noise)
+        if acting.memory is not None and self._state is not None:
+            self._state[chosen] = acting.memory.state.numpy()[chosen]
+        outputs = acting.outputs(self._member.current, chosen)
         if self._outputs is None:
-            self._outputs = np.zeros_like(outputs)
-        assert self._actions is not None
-        self._outputs[chosen], self._actions[chosen] = outputs[chosen], actions[chosen]
-        part.rollout["actions"][rows, chosen] = actions[chosen]
+            self._outputs = np.zeros((acting.count, *outputs.shape[1:]), outputs.dtype)
+        self._outputs[chosen] = outputs
+        noise = part.noise[np.minimum(self.number, len(part.noise) - 1), self._every]
+        self._actions[chosen] = part.distribution.sample_numpy(self._outputs, noise)[chosen]  # exploration is by column
+        part.rollout["actions"][rows, chosen] = self._actions[chosen]
         if part.kept is not None:
-            self._keep()[rows, chosen] = outputs[chosen]
+            self._keep()[rows, chosen] = outputs
         self.waits[chosen] = True
-        self._taken = self._seat.environment_actions(actions)
+        self._taken = self._seat.environment_actions(self._actions)
 
     def action(self, column: int) -> object:
         """Return the action of a column, as the environment takes it."""
@@ -255,7 +245,7 @@ class _Columns:
 
     def complete(self, done: Completed) -> None:
         """Write the row that the agent's next turn, or its end, completes."""
-        part, member, column = self._part, self._member, done.column
+        part, column = self._part, done.column
         assert part is not None
         rollout, t = part.rollout, int(self.number[column])
         rollout["rewards"][t, column] = done.reward
@@ -269,11 +259,7 @@ class _Columns:
             rollout["episode_returns"][t, column], rollout["episode_lengths"][t, column] = returned, length
             if "infos" in rollout:
                 rollout["infos"][t, column, :-1] = values
-            self._is_new[column] = True
-            if member.memory is not None:
-                member.memory.state.numpy()[column] = 0.0
-            if member.stack is not None:
-                member.stack.frames[column] = 0  # a rollout may begin before the agent's next episode
+            self._acting.forget(np.array([column]))  # at once: a rollout may begin before the agent's next episode
         self.number[column] = t + 1
         self.waits[column] = False
 

@@ -10,38 +10,42 @@ Training continues meanwhile. Evaluations that fall due while one is running are
 `evaluation.workers` = N that happens only while N are running: the first evaluator that is free makes the next one. The
 result does not depend on which evaluator makes it. An evaluation in progress is lost when the evaluator is killed or
 the run ends; with `evaluation.wait` a run that reaches its goal, or a checkpoint, waits for it.
+
+Policies that learn together are evaluated together, with the weights that each had at the end of one round.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hive.envs import Household
+from hive.envs.agents.lone import LoneTable
 from hive.envs.processes.describing import keeping
 from hive.errors import VersionGone
 from hive.records import RunDirectory
-from hive.runtime import START, Actor, Bytes, Inlet, Outlet, Status, Subscription
+from hive.runtime import START, Actor, Bytes, Inlet, Outlet, Subscription
 from hive.training.blueprint import Blueprint, blueprint_in
 from hive.training.collect.apart import Apart
+from hive.training.crew import Crew
 from hive.training.evaluate.evaluator import Evaluator, evaluator_contexts
 from hive.training.messages import Evaluation, EvaluationDue, Weights
+from hive.training.policies import of_policy, port
 from hive.training.record.best_policy import BestPolicy, chooses_none, value_of
 from hive.training.record.episode_videos import EpisodeVideos
 from hive.training.record.pinned_blocks import held_block, next_due
-
-if TYPE_CHECKING:  # it imports gymnasium
-    from hive.training.evaluate.table import TableEvaluator
 
 
 class EvaluatingActor(Actor, ABC):
     """Has one evaluation after another played, wherever `_play` plays it.
 
-    `evaluations` is a broadcast, which custom actors can subscribe to. directory: that of the run.
+    `evaluations` is a broadcast, which custom actors can subscribe to. directory: that of the run. crew: the policies
+    that play together; None: the blueprint's alone. Each policy has its own `due`, `weights` and `evaluations`; those
+    of the first are here, `policies_evaluator` makes the subclass with the others.
     """
 
     role = "evaluator"
@@ -49,9 +53,19 @@ class EvaluatingActor(Actor, ABC):
     weights = Subscription(Weights)
     evaluations = Outlet(Evaluation, pattern="broadcast")
 
-    def __init__(self, blueprint: Blueprint, directory: Path) -> None:
+    def __init__(self, blueprint: Blueprint, directory: Path, crew: Crew | None = None) -> None:
         self.blueprint = blueprint
-        self.best = BestPolicy(blueprint, RunDirectory.open(directory), self.log)
+        blueprints = (blueprint,) if crew is None else crew.blueprints
+        folders = (directory,) if crew is None else crew.folders
+        self.sides = [
+            _Side(
+                getattr(self, port(of_policy("due", number))),
+                getattr(self, port(of_policy("weights", number))),
+                getattr(self, port(of_policy("evaluations", number))),
+                BestPolicy(one, RunDirectory.open(folder), self.log),
+            )
+            for number, (one, folder) in enumerate(zip(blueprints, folders, strict=True))
+        ]
         self.made = self.status.counter("evaluations")
 
     @classmethod
@@ -61,56 +75,76 @@ class EvaluatingActor(Actor, ABC):
 
     async def run(self) -> None:
         while True:
-            due = await next_due(self.due, self.weights, mine=lambda due: due.evaluator == self.index)
+            dues = await self._dues()
             try:
-                await self._evaluate(due)
+                await self._evaluate(dues)
             except VersionGone as error:
-                self.note("lost", f"evaluation {due.turn} was not made: {error}")
-            self.weights.unpin()
+                self.note("lost", f"evaluation {dues[0].turn} was not made: {error}")
+            self._unpin()
+
+    async def _dues(self) -> list[EvaluationDue]:
+        """Return the next turn of every policy, all of one round: what another learner skipped is left out."""
+        dues = [await self._next(side) for side in self.sides]
+        while len({due.env_steps for due in dues}) > 1:
+            behind = min(range(len(dues)), key=lambda number: dues[number].env_steps)
+            self.sides[behind].weights.unpin()
+            dues[behind] = await self._next(self.sides[behind])
+        return dues
+
+    async def _next(self, side: _Side) -> EvaluationDue:
+        return await next_due(side.due, side.weights, mine=lambda due: due.evaluator == self.index)
 
     @abstractmethod
-    async def _play(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
-        """Return the evaluation of these weights. Raises VersionGone if it was lost."""
+    async def _play(self, due: EvaluationDue, weights: Sequence[Bytes]) -> list[Evaluation]:
+        """Return the evaluation of each policy with these weights. Raises VersionGone if they were lost."""
 
-    async def _evaluate(self, due: EvaluationDue) -> None:
-        """Evaluate the held weights, keep them if they are the best, and send the result.
+    async def _evaluate(self, dues: Sequence[EvaluationDue]) -> None:
+        """Evaluate the held weights, keep them if they are the best, and send the results.
 
         They are kept first, so every evaluation that a reader knows of has been compared with the best policy. Raises
-        VersionGone if the turn has been overwritten.
+        VersionGone if a turn has been overwritten.
         """
-        weights = held_block(self.weights, due.turn)
-        evaluation = await self._play(due, weights)
+        blocks = [held_block(side.weights, due.turn) for side, due in zip(self.sides, dues, strict=True)]
+        played = await self._play(dues[0], blocks)
         self.status.add(self.made, 1)
+        self._tell_cuts(played[0])
+        best_by = self.blueprint.config.evaluation.best_by
+        for side, due, block, one in zip(self.sides, dues, blocks, played, strict=True):
+            evaluation = replace(one, turn=due.turn, updates=due.updates, seconds=due.seconds)
+            side.best.offer(
+                block,
+                due.turn,
+                updates=due.updates,
+                env_steps=due.env_steps,
+                mean_return=evaluation.mean_return,
+                episodes=evaluation.episodes,
+                value=value_of(evaluation, best_by),
+                balanced=chooses_none(evaluation, best_by),
+            )
+            await side.evaluations.send(evaluation)
+
+    def _tell_cuts(self, evaluation: Evaluation) -> None:
         if evaluation.cut:
             limit = self.blueprint.config.evaluation.max_steps
             what = f"{evaluation.cut} of {evaluation.episodes} episodes did not end within {limit:,} steps"
-            self.note("cut", f"evaluation {due.turn}: {what} (evaluation.max_steps) and count up to there")
-        best_by = self.blueprint.config.evaluation.best_by
-        self.best.offer(
-            weights,
-            due.turn,
-            updates=due.updates,
-            env_steps=due.env_steps,
-            mean_return=evaluation.mean_return,
-            episodes=evaluation.episodes,
-            value=value_of(evaluation, best_by),
-            balanced=chooses_none(evaluation, best_by),
-        )
-        await self.evaluations.send(evaluation)
+            self.note("cut", f"evaluation {evaluation.turn}: {what} (evaluation.max_steps) and count up to there")
+
+    def _unpin(self) -> None:
+        for side in self.sides:
+            side.weights.unpin()
 
     async def teardown(self) -> None:
-        self.weights.unpin()
+        self._unpin()
 
 
-def evaluator_of_run(
-    blueprint: Blueprint, status: Status, number: int, household: Household | None = None
-) -> Evaluator | TableEvaluator:
-    """Make evaluator `number` of a run, for environments of one agent or of several. household: as of `Evaluator`."""
-    if not blueprint.environment.agents:
-        return Evaluator.of_run(blueprint, status, number, household)
-    from hive.training.evaluate.table import TableEvaluator
+@dataclass(frozen=True)
+class _Side:
+    """What an evaluator has for each policy."""
 
-    return TableEvaluator(blueprint, status, number)
+    due: Inlet[EvaluationDue]
+    weights: Subscription[Weights]
+    evaluations: Outlet[Evaluation]
+    best: BestPolicy
 
 
 class EvaluatorActor(EvaluatingActor):
@@ -118,16 +152,16 @@ class EvaluatorActor(EvaluatingActor):
 
     apart: Apart | None = None  # its environments, if they have processes of their own
 
-    def __init__(self, blueprint: Blueprint, directory: Path) -> None:
-        super().__init__(blueprint, directory)
+    def __init__(self, blueprint: Blueprint, directory: Path, crew: Crew | None = None) -> None:
+        super().__init__(blueprint, directory, crew)
         self.apart = self._apart(directory)
         with self.status(START):
             household = None if self.apart is None else replace(self.apart.household, may_leave_out=False)
             with keeping(RunDirectory.open(directory).spaces_file):
-                self.evaluator = evaluator_of_run(blueprint, self.status, self.index, household)
-        if self.apart is not None and isinstance(self.evaluator, Evaluator):
-            self.apart.vector = self.evaluator.apart
-        self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self)
+                self.evaluator = Evaluator.of_run(blueprint, self.status, self.index, household, crew)
+        if self.apart is not None and isinstance(self.evaluator.table, LoneTable):
+            self.apart.vector = self.evaluator.table.processes
+        self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self, crew)
 
     def _apart(self, directory: Path) -> Apart | None:
         """Return what looks after its environments, if these have processes of their own."""
@@ -142,23 +176,35 @@ class EvaluatorActor(EvaluatingActor):
     async def run(self) -> None:
         await asyncio.gather(super().run(), self.videos.run())
 
-    async def _play(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
-        self.evaluator.bind(weights)
+    async def _play(self, due: EvaluationDue, weights: Sequence[Bytes]) -> list[Evaluation]:
+        self.evaluator.bind(*weights)
         self.status.show_version(due.turn, self.weights.latest - due.turn)  # before it can be seen stepping
         self.evaluator.begin(due)
-        while (evaluation := self.evaluator.step()) is None:
+        while self.evaluator.step() is None:
             self.status.show_version(due.turn, self.weights.latest - due.turn)
             await asyncio.sleep(0)  # let the loop receive messages between two steps, a request to stop among them
-        return evaluation
+        return [one.evaluation for one in self.evaluator.played]
 
-    async def _evaluate(self, due: EvaluationDue) -> None:
+    async def _evaluate(self, dues: Sequence[EvaluationDue]) -> None:
         with self.videos.evaluating():
-            await super()._evaluate(due)
+            await super()._evaluate(dues)
             if self.apart is not None:
                 self.apart.write()
-            self.videos.offer(due, held_block(self.weights, due.turn))
+            blocks = [held_block(side.weights, due.turn) for side, due in zip(self.sides, dues, strict=True)]
+            self.videos.offer(dues[0], blocks)
 
     async def teardown(self) -> None:
         await super().teardown()
         self.evaluator.close()
         self.videos.close()
+
+
+@functools.cache
+def policies_evaluator(policies: int) -> type[EvaluatorActor]:
+    """Return the class of evaluators of this many policies."""
+    ports: dict[str, Any] = {}
+    for number in range(1, policies):
+        ports[port(of_policy("due", number))] = Inlet(EvaluationDue)
+        ports[port(of_policy("weights", number))] = Subscription(Weights)
+        ports[port(of_policy("evaluations", number))] = Outlet(Evaluation, pattern="broadcast")
+    return type("EvaluatorActor", (EvaluatorActor,), ports) if ports else EvaluatorActor

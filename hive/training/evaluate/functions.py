@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from hive.config import EnvConfig
-from hive.envs import EnvContext, EnvironmentSpec, VectorEnvironment, recipe_of
+from hive.envs import ActionSpec, EnvContext, VectorEnvironment, recipe_of
 from hive.envs.vectors.vector import vector_of
 from hive.errors import UsageError
 
@@ -44,27 +44,26 @@ def acting_vector(env: EnvConfig, function: Function, count: int, contexts: Sequ
 
 
 class Bystander:
-    """Stands in the place of a policy, with actions that are ignored. spec: of the environment."""
+    """Stands in the place of a policy, with actions that are ignored: zeros."""
 
-    updates = env_steps = 0
+    remembers = False
 
-    def __init__(self, spec: EnvironmentSpec) -> None:
-        self.observation = spec.observation
-        self.network = _Nothing(np.zeros(spec.action.shape, spec.action.dtype))
-        self.distribution: Any = self.network
+    def __init__(self, action: ActionSpec) -> None:
+        self._action = action
 
+    def begin(self, count: int) -> None:
+        """Act for `count` rows."""
+        self._actions = np.zeros((count, *self._action.shape), self._action.dtype)
 
-class _Nothing(torch.nn.Module):
-    """Returns zeros for actions."""
+    def actions(self, observations: NDArray[Any], rows: object, noise: object) -> NDArray[Any]:
+        """Return zeros [B, ...]."""
+        return self._actions
 
-    def __init__(self, action: np.ndarray[Any, Any]) -> None:
-        super().__init__()
-        self._action = torch.from_numpy(action)
+    def bind(self, weights: object) -> None:
+        """Ignore weights."""
 
-    def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor]:
-        """Return actions [B, ...] for observations [B, ...]."""
-        return (self._action.expand(len(observations), *self._action.shape),)
+    def see(self, observations: object, rows: object = None) -> None:
+        """Ignore observations."""
 
-    def mode(self, outputs: torch.Tensor) -> torch.Tensor:
-        """Return the outputs, as the distribution of them."""
-        return outputs
+    def forget(self, ended: object) -> None:
+        """Remember nothing."""

@@ -17,23 +17,21 @@ from typing import Any
 
 from hive.config import Config
 from hive.config.references import give_setup
-from hive.envs import (
-    EnvironmentSpec,
-    VectorEnvironment,
-    configured_spec,
-    configured_vector,
-    spaces_text,
-    spec_difference,
-)
+from hive.envs import EnvironmentSpec, configured_spec, configured_vector, recipe_of, spaces_text, spec_difference
+from hive.envs.agents.lone import LoneTable
+from hive.envs.agents.playable import Table
+from hive.envs.agents.table import make_table
 from hive.envs.spaces.fitted import fitted_spec
 from hive.envs.spaces.meaning import kept_meaning, kept_scale
 from hive.errors import UsageError
 from hive.experience import Purpose
+from hive.policy.acting import Acting
 from hive.policy.loaded import Policy
 from hive.runtime.process.user_code.guest import Guest
 from hive.training.collect.collector import seed_all_globals
 from hive.training.evaluate.evaluator import Evaluator, Played, evaluation_contexts
 from hive.training.evaluate.functions import Bystander, Function, acting_vector
+from hive.training.evaluate.play import Player
 from hive.training.messages import Evaluation, EvaluationDue
 from hive.training.policies import Policies
 
@@ -72,42 +70,9 @@ def play(
     episodes. Raises UsageError if the policy's observations or actions are not those of the environment, and
     EnvironmentFailed.
     """
-    env = config.evaluation_env
-    give_setup(config.run.setup)
-    with Guest():
-        spec = configured_spec(env)
-        if spec.agents:
-            how = {"episodes": episodes, "envs": envs, "seed": seed, "sample": sample, "max_steps": max_steps}
-            (played,) = _played_together({"": _trained(policy)}, config, spec, **how, progress=progress).values()
-            return played
-        if isinstance(policy, Policy):
-            check_spaces(policy, env.id, _with_meaning(policy, spec, config))
-        seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
-        count = min(envs, episodes)
-        contexts = evaluation_contexts(seed, count)
-        actor = policy if isinstance(policy, Policy) else Bystander(spec)
-        if isinstance(policy, Policy):
-            vector = configured_vector(env, count, contexts=contexts, spec=spec, origins=policy.observation)
-        else:
-            vector = acting_vector(env, policy, count, contexts)
-        try:
-            limit = limit_of(config, max_steps)
-            evaluator = evaluator_of(
-                actor, vector, seed=seed, episodes=episodes, sample=sample, max_steps=limit, info=env.info
-            )
-            evaluator.begin(due_of(actor))
-            while (evaluation := evaluator.step()) is None:
-                progress(evaluator.done)
-            return evaluator.played(evaluation)
-        finally:
-            vector.close()
-
-
-def _trained(policy: Policy | Function) -> Policy:
-    """Return a policy. Raises UsageError for a function."""
-    if isinstance(policy, Policy):
-        return policy
-    raise UsageError("a function plays for one agent, and this environment has several")
+    how: dict[str, Any] = {"episodes": episodes, "envs": envs, "seed": seed, "sample": sample, "max_steps": max_steps}
+    (played,) = _play({"": policy}, config, progress=progress, **how).values()
+    return played
 
 
 def _with_meaning(policy: Policy, found: EnvironmentSpec, config: Config) -> EnvironmentSpec:
@@ -141,20 +106,58 @@ def play_together(
 
     policies: by their names in [policies]. Arguments and errors are those of `play`.
     """
-    how = {"episodes": episodes, "envs": envs, "seed": seed, "sample": sample, "max_steps": max_steps}
+    how: dict[str, Any] = {"episodes": episodes, "envs": envs, "seed": seed, "sample": sample, "max_steps": max_steps}
+    return _play(policies, config, progress=progress, **how)
+
+
+def _play(
+    policies: Mapping[str, Policy | Function],
+    config: Config,
+    *,
+    episodes: int,
+    envs: int,
+    seed: int,
+    sample: bool,
+    max_steps: int | None,
+    progress: Callable[[int], object],
+) -> dict[str, Played]:
     give_setup(config.run.setup)
     with Guest():
         spec = configured_spec(config.evaluation_env)
-        return _played_together(policies, config, spec, **how, progress=progress)
+        table, players = _table(policies, config, spec, min(envs, episodes), seed)
+        try:
+            limit = limit_of(config, max_steps)
+            evaluator = Evaluator(table, players, seed=seed, episodes=episodes, sample=sample, max_steps=limit)
+            evaluator.begin(due_of(next(iter(policies.values()))))
+            while evaluator.step() is None:
+                progress(evaluator.done)
+            return dict(zip(policies, evaluator.played, strict=True))
+        finally:
+            table.close()
 
 
-def _played_together(
-    policies: Mapping[str, Policy], config: Config, spec: EnvironmentSpec, max_steps: int | None, **how: Any
-) -> dict[str, Played]:
-    from hive.training.evaluate.table import play_table  # here: it imports gymnasium
-
-    table = seated(policies, config, spec)
-    return play_table(policies, table, config, max_steps=limit_of(config, max_steps), **how)
+def _table(
+    policies: Mapping[str, Policy | Function], config: Config, spec: EnvironmentSpec, count: int, seed: int
+) -> tuple[Table, list[Player]]:
+    """Make `count` environments of a config for evaluations, and what plays in each seat."""
+    env, contexts = config.evaluation_env, evaluation_contexts(seed, count)
+    if spec.agents:
+        taking = {name: policy for name, policy in policies.items() if isinstance(policy, Policy)}
+        if len(taking) < len(policies):
+            raise UsageError("a function plays for one agent, and this environment has several")
+        table = seated(taking, config, spec)
+        seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
+        made = make_table(recipe_of(env), count, table.seats, table.bots, contexts=contexts)
+        return made, [Acting.of(policy) for policy in taking.values()]
+    (policy,) = policies.values()
+    if isinstance(policy, Policy):
+        check_spaces(policy, env.id, _with_meaning(policy, spec, config))
+    seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
+    if isinstance(policy, Policy):
+        vector = configured_vector(env, count, contexts=contexts, spec=spec, origins=policy.observation)
+        return LoneTable(vector, policy.observation, env.info), [Acting.of(policy)]
+    vector = acting_vector(env, policy, count, contexts)
+    return LoneTable(vector, spec.observation, env.info), [Bystander(spec.action)]
 
 
 def seated(policies: Mapping[str, Policy], config: Config, spec: EnvironmentSpec) -> Policies:
@@ -212,33 +215,9 @@ def limit_of(config: Config, max_steps: int | None) -> int:
     return config.evaluation.max_steps if max_steps is None else max_steps
 
 
-def evaluator_of(
-    policy: Policy | Bystander,
-    vector: VectorEnvironment,
-    *,
-    seed: int,
-    episodes: int,
-    sample: bool,
-    max_steps: int,
-    info: Sequence[str] = (),
-) -> Evaluator:
-    """Make an evaluator that plays a loaded policy in `vector`."""
-    return Evaluator(
-        vector,
-        policy.observation,
-        policy.network,
-        policy.distribution,
-        seed=seed,
-        episodes=episodes,
-        sample=sample,
-        info=info,
-        max_steps=max_steps,
-    )
-
-
-def due_of(policy: Policy | Bystander) -> EvaluationDue:
+def due_of(policy: Policy | Function) -> EvaluationDue:
     """Return the message that starts an evaluation of a loaded policy: turn 0, whichever its turn was."""
-    return EvaluationDue(0, 0, policy.updates, policy.env_steps, 0.0)
+    return EvaluationDue(0, 0, getattr(policy, "updates", 0), getattr(policy, "env_steps", 0), 0.0)
 
 
 def check_spaces(policy: Policy, id: str, found: EnvironmentSpec) -> None:

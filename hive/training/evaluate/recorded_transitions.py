@@ -7,27 +7,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from hive.config import Config
 from hive.config.references import give_setup
-from hive.envs import EnvironmentSpec, StepRow, configured_spec, configured_vector
+from hive.envs import ActionSpec, EnvironmentSpec, configured_spec, configured_vector
+from hive.envs.agents.lone import LoneTable
 from hive.envs.random_actions import RandomActions
-from hive.envs.spaces.fitted import fitted_vector
+from hive.envs.spaces.observation import MaskPart
 from hive.envs.spaces.origins import with_origins
 from hive.errors import UsageError
-from hive.experience import Purpose, stream, stream_seed, stream_seeds
-from hive.networks.rows.inputs import Memory
+from hive.experience import Purpose, stream_seed
+from hive.policy.acting import Acting
 from hive.policy.loaded import Policy
 from hive.policy.transitions import StoredTransitions, successors
 from hive.runtime.process.user_code.guest import Guest
-from hive.training.collect.collector import FrameStack, seed_all_globals
+from hive.training.collect.collector import seed_all_globals
 from hive.training.evaluate.evaluator import evaluation_contexts
+from hive.training.evaluate.functions import Bystander
+from hive.training.evaluate.play import ENDLESS, Play
 from hive.training.evaluate.playing import check_spaces
-
-Act = Callable[[NDArray[Any]], NDArray[Any]]
-"""From stored observations [B, ...] to stored actions [B, ...]."""
 
 
 @dataclass(frozen=True)
@@ -70,31 +69,45 @@ def play_transitions(
         seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
         env, contexts = replace(config.env, info=()), evaluation_contexts(seed, min(envs, steps))
         vector = configured_vector(env, len(contexts), contexts=contexts, spec=spec)  # a file has no values of info
+        table = LoneTable(vector, spec.observation if policy is None else policy.observation)
         try:
-            if policy is not None and fitted_vector(vector, policy.observation) is not vector:
+            if table.vector is not vector:
                 raise UsageError("the policy's observations have parts that those of the environment lack")
-            play = _Play(spec, vector, steps, policy, seed, sample=sample)
+            draws = stream_seed(seed, Purpose.evaluation_action, 0, 0)
+            player = RandomPlayer(spec.action, spec.observation.mask, draws) if policy is None else Acting.of(policy)
+            play = Play(table, [player], seed=seed, episodes=ENDLESS, sample=sample)
+            play.begin(0)
+            kept = _Kept(spec, steps)
             try:
-                while play.done < steps:
-                    play.step()
-                    progress(play.done)
+                while kept.done < steps:
+                    kept.step(play)
+                    progress(kept.done)
             except KeyboardInterrupt:
-                if not play.done:
+                if not kept.done:
                     raise
-            return play.played()
+            return kept.played()
         finally:
-            vector.close()
+            table.close()
 
 
-class _Play:
+class RandomPlayer(Bystander):
+    """Plays uniform random actions; arguments: as of `RandomActions`."""
+
+    def __init__(self, action: ActionSpec, mask: MaskPart | None, seed: int) -> None:
+        super().__init__(action)
+        self._draw = RandomActions(action, mask, seed)
+
+    def actions(self, observations: NDArray[Any], rows: object, noise: object) -> NDArray[Any]:
+        """Return an action for each of the stored observations [B, ...]."""
+        return self._draw(observations)
+
+
+class _Kept:
     """The arrays of the transitions, of which the first `done` are made."""
 
-    def __init__(
-        self, spec: EnvironmentSpec, vector: Any, steps: int, policy: Policy | None, seed: int, *, sample: bool
-    ) -> None:
-        self.spec, self.vector = spec, vector
+    def __init__(self, spec: EnvironmentSpec, steps: int) -> None:
+        self.spec = spec
         observation, action = spec.observation, spec.action
-        self.row = StepRow.allocate(observation, vector.count)
         self.observations, self.following = (np.empty((steps, *observation.shape), observation.dtype) for _ in "12")
         self.actions = np.empty((steps, *action.shape), action.dtype)
         self.rewards = np.empty(steps, np.float32)
@@ -102,29 +115,19 @@ class _Play:
         self.environments = np.empty(steps, np.int64)
         self.returns: list[float] = []
         self.done = 0
-        seed_all_globals(seed, Purpose.evaluation_stepping, 0, 0)
-        vector.reset(stream_seeds(seed, Purpose.evaluation, 0, vector.count, 0), self.row.observations)
-        self.acting = None if policy is None else _Acting(policy, self.row, seed, sample=sample)
-        self.act: Act = self.acting or RandomActions(
-            action, observation.mask, stream_seed(seed, Purpose.evaluation_action, 0, 0)
-        )
 
-    def step(self) -> None:
+    def step(self, play: Play) -> None:
         """Step every environment once, and keep the steps of those that made one, as far as there is room."""
-        row = self.row
+        (row,) = play.rows
         before = row.observations.copy()
-        actions = self.act(before)
-        row.finals.count = 0
-        self.vector.step(actions, row)
+        play.step()
         after = row.observations.copy()
         after[row.truncated != 0] = row.finals.observations[row.final_index[row.truncated != 0]]
         after[row.terminated != 0] = before[row.terminated != 0]  # the last observation of an ended episode is not read
-        if self.acting is not None:
-            self.acting.pushed(row)
         made = np.flatnonzero(row.valid)[: len(self.rewards) - self.done]
         place = slice(self.done, self.done + len(made))
         self.observations[place], self.following[place] = before[made], after[made]
-        self.actions[place], self.rewards[place] = actions[made], row.rewards[made]
+        self.actions[place], self.rewards[place] = play.actions[0][made], row.rewards[made]
         self.terminated[place], self.truncated[place] = row.terminated[made], row.truncated[made]
         self.environments[place] = made
         self.returns += row.episode_returns[made][row.episode_lengths[made] > 0].tolist()
@@ -145,31 +148,3 @@ class _Play:
             self.environments[kept],
         )
         return Played(transitions, self.spec, tuple(self.returns), self.done == len(self.rewards))
-
-
-class _Acting:
-    """A loaded policy as an Act, with the memory and the frames of each environment."""
-
-    def __init__(self, policy: Policy, row: StepRow, seed: int, *, sample: bool) -> None:
-        count = len(row.rewards)
-        self.policy, self.sample = policy, sample
-        self.stack = FrameStack.of(policy.observation, row.observations)
-        self.memory = Memory.of(policy.network, count)
-        self.noise = stream(seed, Purpose.evaluation_action, 0, 0)
-
-    def __call__(self, observations: NDArray[Any]) -> NDArray[Any]:
-        seen = torch.from_numpy(observations) if self.stack is None else self.stack.seen
-        distribution = self.policy.distribution
-        with torch.inference_mode():
-            outputs = (self.memory or self.policy.network)(seen)[0]
-            if not self.sample:
-                return distribution.mode(outputs).numpy()
-            noise = distribution.draw_noise(self.noise, len(observations))
-            return distribution.sample_numpy(outputs.numpy(), noise)
-
-    def pushed(self, row: StepRow) -> None:
-        """Forget the episodes that ended in a step, and see its observations."""
-        if self.memory is not None:
-            self.memory.forget(row.ended)
-        if self.stack is not None:
-            self.stack.push(row)

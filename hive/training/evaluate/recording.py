@@ -3,7 +3,7 @@
     played = record(policy, config, Path("pole.mp4"), episodes=2)
     show(policy, config, title="pole", episodes=None, ended=print)      # until the window is closed
 
-It is the `Evaluator` of a run with one environment, so the policy acts as in evaluations: with its memory, stacks,
+It is the play of evaluations with one environment, so the policy acts as there: with its memory, stacks,
 masks and normalization. The episodes are those of environment 0 of `evaluate` with the same seed, unless actions are
 sampled.
 
@@ -17,20 +17,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hive.config import Config
 from hive.config.references import give_setup
-from hive.envs import EnvironmentSpec
-from hive.envs.drawing.rendering import Picture, prepare_drawing, rendered_environment, rendered_spec
+from hive.envs.agents.lone import LONE
+from hive.envs.drawing.rendered_table import rendered_table
+from hive.envs.drawing.rendering import Rendered, prepare_drawing, rendered_environment, rendered_spec
 from hive.envs.drawing.window import Window
 from hive.experience import Purpose
+from hive.policy.acting import Acting
 from hive.policy.loaded import Policy
 from hive.records.sinks.videos import check_video_file, video_writer
 from hive.runtime.process.user_code.guest import Guest
 from hive.training.collect.collector import seed_all_globals
-from hive.training.evaluate.evaluator import ENDLESS, Evaluator, evaluation_contexts
-from hive.training.evaluate.playing import check_spaces, due_of, evaluator_of, limit_of, seated
-from hive.training.messages import EvaluationDue
+from hive.training.evaluate.evaluator import evaluation_contexts
+from hive.training.evaluate.play import ENDLESS, Play
+from hive.training.evaluate.playing import check_spaces, limit_of, seated
 
 
 @dataclass(frozen=True)
@@ -60,29 +63,23 @@ class Recording:
     whole: bool
 
 
-def episodes_of(evaluator: Evaluator, due: EvaluationDue) -> Iterator[Episode | None]:
-    """Play the episodes of an evaluator with one environment. Yield after each step: the episode that ended, or None.
-
-    Raises EnvironmentFailed.
-    """
-    evaluator.begin(due)
-    done = None
-    while done is None:
-        cut = evaluator.cut
-        done = evaluator.step()
-        length = int(evaluator.row.episode_lengths[0])
-        ended = Episode(float(evaluator.row.episode_returns[0]), length, cut=evaluator.cut > cut)
-        yield ended if length else None
-
-
 @dataclass(frozen=True)
 class _Stage:
-    """An environment that is played with pictures. episodes: yields after each step, as `episodes_of`."""
+    """An environment that is played with pictures: a step of all agents, or the turn of one, between two of them."""
 
-    fps: float
-    take: Callable[[], list[Picture]]
-    close: Callable[[], None]
-    episodes: Iterator[Episode | None]
+    rendered: Rendered
+    play: Play
+
+    def episodes(self) -> Iterator[Episode | None]:
+        """Yield after each step: the episode that ended, or None. Raises EnvironmentFailed."""
+        self.play.begin(0)
+        while not self.play.over:
+            ended = self.play.step()
+            for one in ended:
+                returns = {} if LONE in one.returns else one.returns
+                yield Episode(sum(one.returns.values()), one.steps, one.cut, returns)
+            if not ended:
+                yield None
 
 
 Players = Policy | Mapping[str, Policy]
@@ -113,17 +110,17 @@ def record(
         limit = limit_of(config, max_steps)
         stage = _stage(policy, config, episodes, seed, sample, limit, window=False)
         try:
-            with video_writer(path, stage.fps) as writer:
-                for episode in stage.episodes:
-                    for picture in stage.take():
+            with video_writer(path, stage.rendered.fps) as writer:
+                for episode in stage.episodes():
+                    for picture in stage.rendered.take():
                         writer.add(picture.pixels)
                     done += [episode] if episode else []
                     progress(writer.pictures)
                     if writer.full:
                         break
         finally:
-            stage.close()
-    return Recording(path, stage.fps, writer.pictures, tuple(done), len(done) == episodes)
+            stage.play.close()
+    return Recording(path, stage.rendered.fps, writer.pictures, tuple(done), len(done) == episodes)
 
 
 def show(
@@ -144,11 +141,11 @@ def show(
     """
     prepare_drawing(window=True)
     stage = _stage(policy, config, episodes or ENDLESS, seed, sample, limit_of(config, max_steps), window=True)
-    window = Window(title, stage.fps)
+    window = Window(title, stage.rendered.fps)
     done: list[Episode] = []
     try:
-        for episode in stage.episodes:
-            for picture in stage.take():
+        for episode in stage.episodes():
+            for picture in stage.rendered.take():
                 window.show(picture.pixels)
             window.poll()
             if episode:
@@ -158,7 +155,7 @@ def show(
                 break
     finally:
         window.close()
-        stage.close()
+        stage.play.close()
     return done
 
 
@@ -168,45 +165,17 @@ def _stage(
     env = config.evaluation_env
     give_setup(config.run.setup)
     spec = rendered_spec(env)
+    policies = policy if isinstance(policy, Mapping) else {"": policy}
+    (context,) = evaluation_contexts(seed, 1)
     if spec.agents:
-        policies = policy if isinstance(policy, Mapping) else {"": policy}
-        return _table_stage(policies, config, spec, episodes, seed, sample, max_steps, window=window)
-    if isinstance(policy, Mapping):
-        (policy,) = policy.values()
-    check_spaces(policy, env.id, spec)
-    seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
-    (context,) = evaluation_contexts(seed, 1)
-    rendered = rendered_environment(env, context=context, window=window, origins=policy.observation)
-    evaluator = evaluator_of(policy, rendered.vector, seed=seed, episodes=episodes, sample=sample, max_steps=max_steps)
-    return _Stage(rendered.fps, rendered.take, rendered.vector.close, episodes_of(evaluator, due_of(policy)))
-
-
-def _table_stage(
-    policies: Mapping[str, Policy],
-    config: Config,
-    spec: EnvironmentSpec,
-    episodes: int,
-    seed: int,
-    sample: bool,
-    max_steps: int,
-    *,
-    window: bool,
-) -> _Stage:
-    """Make the stage of several agents, on which each step is one of all agents, or the turn of one."""
-    from hive.envs.drawing.rendered_table import rendered_table  # here: they import gymnasium
-    from hive.training.evaluate.table import table_episodes
-
-    table = seated(policies, config, spec)
-    seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
-    (context,) = evaluation_contexts(seed, 1)
-    rendered = rendered_table(config.evaluation_env, table.seats, table.bots, context=context, window=window)
-    played = table_episodes(rendered.table, policies, seed=seed, episodes=episodes, sample=sample, max_steps=max_steps)
-
-    def each() -> Iterator[Episode | None]:
-        for ended in played:
-            for one in ended:
-                yield Episode(sum(one.returns.values()), one.steps, one.cut, one.returns)
-            if not ended:
-                yield None
-
-    return _Stage(rendered.fps, rendered.take, rendered.table.close, each())
+        table = seated(policies, config, spec)
+        seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
+        rendered = rendered_table(env, table.seats, table.bots, context=context, window=window)
+    else:
+        (one,) = policies.values()
+        check_spaces(one, env.id, spec)
+        seed_all_globals(seed, Purpose.evaluation_building, 0, 0)
+        rendered = rendered_environment(env, one.observation, context=context, window=window)
+    players = [Acting.of(one) for one in policies.values()]
+    how: dict[str, Any] = {"seed": seed, "episodes": episodes, "max_steps": max_steps}
+    return _Stage(rendered, Play(rendered.table, players, sample=sample, **how))

@@ -23,15 +23,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs import EnvContext, recipe_of
-from hive.envs.drawing.rendering import RenderedEnvironment, choose_renderer, prepare_drawing, rendered_environment
+from hive.envs.agents.seats import EndedEpisode, Seat
+from hive.envs.agents.table import Bots, seat_of_all
+from hive.envs.drawing.rendered_table import rendered_table
+from hive.envs.drawing.rendering import Rendered, choose_renderer, prepare_drawing, rendered_environment
 from hive.envs.make import differs_by_environment
 from hive.errors import HiveError, RecordError
 from hive.experience import Purpose
@@ -45,7 +49,9 @@ from hive.runtime import RUNTIME, Actor
 from hive.runtime.actor.error_location import named
 from hive.training.blueprint import Blueprint
 from hive.training.collect.collector import seed_all_globals
-from hive.training.evaluate.evaluator import Evaluator, evaluator_contexts
+from hive.training.crew import Crew
+from hive.training.evaluate.evaluator import evaluator_contexts, player_of
+from hive.training.evaluate.play import ENDLESS, Play
 from hive.training.messages import EvaluationDue
 
 REST = 1.0  # seconds of rest for each second of CPU time: drawing leaves half of a core, or more, to the training
@@ -57,23 +63,26 @@ class _Player:
     """Plays in one environment. context: who it is. suffix: of its files."""
 
     context: EnvContext
-    rendered: RenderedEnvironment
-    evaluator: Evaluator
+    rendered: Rendered
+    play: Play
     suffix: str
 
 
 class EpisodeVideos:
     """Records for one evaluator. `actor`: the evaluator, whose log, events and status page it uses."""
 
-    def __init__(self, blueprint: Blueprint, directory: RunDirectory, actor: Actor) -> None:
+    def __init__(self, blueprint: Blueprint, directory: RunDirectory, actor: Actor, crew: Crew | None = None) -> None:
+        """crew: the policies that play together; None: the blueprint's alone."""
         self.blueprint = blueprint
+        self.crew = crew
+        self.blueprints = (blueprint,) if crew is None else crew.blueprints
         self.folder = directory.videos
         self.actor = actor
         evaluation = blueprint.config.evaluation
         self.videos, self.envs, self.keep = evaluation.videos, evaluation.envs, evaluation.keep_videos
         self.marks = DrawingMarks(self.folder, actor.index)
         self.off = False
-        self._job: tuple[EvaluationDue, NDArray[np.uint8]] | None = None
+        self._job: tuple[EvaluationDue, list[NDArray[np.uint8]]] | None = None
         self._player: _Player | None = None
         self._phase = actor.status.phase("record", RUNTIME)  # not busy: a pause does not wait for a recording
         self._drawn = False  # whether this incarnation has drawn a picture
@@ -90,17 +99,18 @@ class EpisodeVideos:
         finally:
             self._may_play.set()
 
-    def offer(self, due: EvaluationDue, weights: NDArray[np.uint8]) -> None:
+    def offer(self, due: EvaluationDue, weights: Sequence[NDArray[np.uint8]]) -> None:
         """Record the evaluation that has ended, unless the previous recording is still in progress.
 
-        weights: uint8 [block_bytes or more] of its turn; they are copied.
+        weights: of each policy, uint8 [block_bytes or more] of its turn; they are copied.
         """
         if not self.videos or self.off or self.marks.off:
             return
         if self._job is None:
-            copy = aligned_block(self.blueprint.flat.block_bytes)
-            copy[:] = weights[: len(copy)]
-            self._job = due, copy
+            copies = [aligned_block(one.flat.block_bytes) for one in self.blueprints]
+            for copy, block in zip(copies, weights, strict=True):
+                copy[:] = block[: len(copy)]
+            self._job = due, copies
             self._skipped = False
             self._offered.set()
             return
@@ -138,7 +148,7 @@ class EpisodeVideos:
         """Close the environment."""
         player, self._player = self._player, None
         if player is not None:
-            player.evaluator.close()
+            player.play.close()
 
     def _examine_previous(self) -> None:
         """Find out whether the previous incarnation exited while it recorded."""
@@ -164,7 +174,7 @@ class EpisodeVideos:
         )
         self._turn_off(f"{name} exited while it {when}: the renderer of `{env}` may crash its process", hint)
 
-    async def _record(self, due: EvaluationDue, weights: NDArray[np.uint8]) -> None:
+    async def _record(self, due: EvaluationDue, weights: Sequence[NDArray[np.uint8]]) -> None:
         """Record one evaluation, and remove the oldest videos beyond the limit."""
         try:
             self.folder.mkdir(exist_ok=True)
@@ -175,7 +185,8 @@ class EpisodeVideos:
         try:
             for first in range(min(self.videos, self.envs)):
                 player = await self._player_of(first)
-                player.evaluator.bind(weights)
+                for one, block in zip(player.play.players, weights, strict=True):
+                    one.bind(block)
                 await self._play(player, due, first)
             complete = True
         finally:
@@ -200,18 +211,31 @@ class EpisodeVideos:
         prepare_drawing(window=False)
         await asyncio.to_thread(choose_renderer)  # the trials take seconds
         seed_all_globals(self.blueprint.config.run.seed, Purpose.evaluation_building, 0, 0)
-        env, origins = self.blueprint.config.evaluation_env, self.blueprint.environment.observation
-        rendered = rendered_environment(env, context=context, origins=origins)
-        return _Player(context, rendered, Evaluator.of_videos(self.blueprint, rendered.vector), suffix)
+        config, observation = self.blueprint.config, self.blueprint.environment.observation
+        env, seats = config.evaluation_env, self._seats()
+        if seats is None:
+            rendered = rendered_environment(env, observation, context=context)
+        else:
+            rendered = rendered_table(env, *seats, context=context)
+        how: dict[str, Any] = {"seed": config.run.seed, "episodes": ENDLESS, "max_steps": config.evaluation.max_steps}
+        players = [player_of(one) for one in self.blueprints]
+        return _Player(context, rendered, Play(rendered.table, players, **how), suffix)
+
+    def _seats(self) -> tuple[Sequence[Seat], Bots] | None:
+        """Return the seats and bots of environments of several agents; None for one agent."""
+        if self.crew is not None:
+            return self.crew.policies.seats, self.crew.policies.bots
+        environment = self.blueprint.environment
+        return ([seat_of_all("", environment)], {}) if environment.agents else None
 
     async def _play(self, player: _Player, due: EvaluationDue, first: int) -> None:
         """Record the episodes of environment `first`, each to a file."""
         self.actor.status.enter(self._phase)
         numbers = range(first, self.videos, self.envs)
-        player.evaluator.begin(due, first, len(numbers))
+        player.play.begin(0 if self.blueprint.config.evaluation.same_starts else due.turn, first, len(numbers))
         for number in numbers:
             path = evaluation_video(self.folder, due.turn, number, player.suffix)
-            ended = False
+            ended: list[EndedEpisode] = []
             with ExitStack() as stack:
                 writer = stack.enter_context(video_writer(path, player.rendered.fps))
                 rest_s = 0.0
@@ -226,17 +250,16 @@ class EpisodeVideos:
                     self._mark_drawn(due)
                 await _finish(stack.pop_all(), writer)
             self.actor.status.count("videos")
-            row = player.evaluator.row
-            shown = f"return {return_text(float(row.episode_returns[0]))}" if ended else "cut at its limit of pictures"
+            returned = sum(ended[0].returns.values()) if ended else 0.0
+            shown = f"return {return_text(returned)}" if ended else "cut at its limit of pictures"
             self.actor.log.info("recorded %s: %d pictures, %s", path.name, writer.pictures, shown)
             if not ended:
                 return
 
-    def _step(self, player: _Player) -> bool:
-        """Make one step with its pictures. Return whether the episode has ended."""
+    def _step(self, player: _Player) -> list[EndedEpisode]:
+        """Make one step with its pictures. Return the episode that has ended."""
         self.actor.status.enter(self._phase)
-        player.evaluator.step()
-        return bool(player.evaluator.row.episode_lengths[0])
+        return player.play.step()
 
     def _mark_drawn(self, due: EvaluationDue) -> None:
         if not self._drawn:
