@@ -184,8 +184,8 @@ def _add_policy(
     if blueprint.records_episodes:
         t.connect(learner.episodes, recorder.episodes, name=of_policy("episodes", number))
     best = best_by(blueprint)
-    if crew is None and blueprint.wanted.any:
-        _call_back(t, blueprint, collector, worker, learner, recorder)
+    if number == 0 and blueprint.wanted.any:
+        _call_back(t, blueprint, None if crew else collector, worker, learner, recorder)
     if best == "training":
         t.connect(learner.improved, recorder.improved, name=of_policy("improved", number))
     return learner, recorder
@@ -312,9 +312,12 @@ def _evaluate(
 
 
 def _call_back(
-    t: Topology, blueprint: Blueprint, collector: Group, worker: Group, learner: Group, recorder: Group
+    t: Topology, blueprint: Blueprint, collector: Group | None, worker: Group, learner: Group, recorder: Group
 ) -> None:
-    """Add the callbacks, and what carries events to them, answers to the learner, and changes to all others."""
+    """Add the callbacks, and what carries events to them, answers to the learner, and changes to all others.
+
+    collector: None: that of several policies, which takes no changes.
+    """
     wanted, config = blueprint.wanted, blueprint.config
     if wanted.evaluations and not config.evaluation.every:
         names = [entry.name for entry in wanted.entries if "on_evaluation" in entry.handlers]
@@ -324,14 +327,20 @@ def _call_back(
         )
     first = CallbacksState.resumed(blueprint.resume).number
     if wanted.entries:
-        callback = t.add(CallbackActor, group="callbacks", count=len(wanted.entries), blueprint=blueprint)
+        callback = t.add(
+            CallbackActor,
+            group="callbacks",
+            count=len(wanted.entries),
+            blueprint=blueprint,
+            may_change=collector is not None,
+        )
         # The first event of a run with a replay memory has the episodes of its warm-up.
         rows = blueprint.collectors * config.collection.rollout * blueprint.columns * (1 + (blueprint.warmup or 0))
         size = wanted.event_bytes(rows, len(config.env.info))
         t.connect(learner.callback_events, callback.events, Board(size))
         t.connect(callback.answers, learner.callback_answers, Slots(answer_layout(), on_death="reoffer", first=first))
     t.connect(learner.callback_state, recorder.callback_state, Board(wanted.state_bytes))
-    if wanted.may_change:
+    if wanted.may_change and collector is not None:
         t.connect(learner.changes, collector.changes, Board(CHANGES_BYTES))
         t.connect(learner.changes, worker.changes)
 

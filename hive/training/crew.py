@@ -136,7 +136,6 @@ def write_policies(policies: Policies, directory: Path) -> None:
 def check_crew(config: Config) -> None:
     """Raise ConfigError for what several policies, bots and agents that act in turn cannot be combined with."""
     refused = {
-        "run.callbacks": (config.run.callbacks, "leave it out"),
         "env.curriculum": (config.env.curriculum, "leave it out; the environment can count its own episodes"),
         "env.processes": (config.env.is_apart, "leave it out: agents of one environment act in one process"),
         "collection.fraction_workers": (config.collection.fraction_workers < 1, "leave it out"),

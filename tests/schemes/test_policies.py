@@ -144,6 +144,16 @@ def test_all_policies_are_evaluated_together_without_an_effect_on_training(tmp_p
     assert all(any(folder.best.iterdir()) for folder in policies_of(directory).values())
 
 
+def test_a_callback_sees_the_rounds_of_the_first_policy_and_ends_all_after_the_same_round(tmp_path: Path) -> None:
+    options = {"run__callbacks": '["own_callbacks:StopsAfter"]', "run__steps": 10_000}
+    directory, outcome = finished(tmp_path, config_for(GAMES[1], **TWO, **options))
+    newest = [list_checkpoints(folder.checkpoints)[-1] for folder in policies_of(directory).values()]
+    assert newest[0].update == newest[1].update
+    assert 0 < outcome.results["env_steps"] < 5_000
+    shown = [row["counted"] for row in read_jsonl(directory.metrics_file) if "counted" in row]
+    assert shown[-1] == 3
+
+
 def test_evaluations_after_updates_are_refused_where_several_policies_count_them(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         build(config_for(GAMES[0], **TWO, evaluation__every="{updates=10}"), tmp_path)

@@ -93,3 +93,17 @@ class Discounts:
     def on_round(self, event: Any) -> None:
         if event.number == 2:
             event.set("discount", 0.5)
+
+
+class StopsAfter:
+    """Ends the run after `rounds` rounds, and counts them in a metric."""
+
+    def __init__(self, rounds: int = 3) -> None:
+        self.rounds = rounds
+        self.counted = 0
+
+    def on_round(self, event: Any) -> None:
+        self.counted += 1
+        event.log(counted=self.counted)
+        if self.counted == self.rounds:
+            event.stop("enough")

@@ -79,8 +79,10 @@ class CallbackActor(Actor):
     events = Subscription(CallbackEvents)
     answers = SlotOutlet(CallbackAnswer)
 
-    def __init__(self, blueprint: Blueprint) -> None:
+    def __init__(self, blueprint: Blueprint, *, may_change: bool = True) -> None:
+        """may_change: whether it may change environments and keys, which several policies share."""
         self.blueprint = blueprint
+        self.may_change = may_change
         self.config = blueprint.config
         self.entry: Entry = entries_of(self.config)[self.index]
         self.callback: Any = None
@@ -163,7 +165,8 @@ class CallbackActor(Actor):
     def _call(self, kind: str, data: Mapping[str, Any]) -> Answer:
         actions = call(self.callback, self.entry.handlers, kind, data, list(self.config.env.info))
         state, self.lost = state_of(self.callback, self.entry.arguments)
-        return Answer(actions.stop, actions.log, checked(actions, self.config), state)
+        changes = checked(actions, self.config, may_change=self.may_change)
+        return Answer(actions.stop, actions.log, changes, state)
 
     def _drop(self, event: Mapping[str, Any], what: str, error: Exception | None = None) -> Answer:
         """Call this callback no more, and say so."""

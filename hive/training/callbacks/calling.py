@@ -106,13 +106,20 @@ def _follow(callback: Any, name: str, event: CallbackEvent) -> None:
         raise UsageError(f'`{name}` returned False, which ends no run: event.stop("reason") does')
 
 
-def checked(actions: Actions, config: Config) -> list[list[Any]]:
-    """Return the changes that were asked for.
+def checked(actions: Actions, config: Config, *, may_change: bool = True) -> list[list[Any]]:
+    """Return the changes that were asked for. may_change: False: in a run of several policies.
 
-    Raises ConfigError for a key of [algorithm] that cannot be changed so, and UsageError for environments elsewhere.
+    Raises ConfigError for a key of [algorithm] that cannot be changed so, and UsageError for environments elsewhere or
+    of several policies.
     """
     algorithm = config.algorithm
     for kind, name, value in actions.changes:
+        if not may_change:
+            raise UsageError(
+                f"`{name}` cannot be changed by a callback where several policies, scripted ones, or agents that act in "
+                "turn share the environments",
+                hint="let the environment count its own episodes; a callback may stop the run and add metrics",
+            )
         if kind == KEY:
             algorithm = with_parameter(algorithm, name, _number(value))
         elif config.collection.hosts:

@@ -754,8 +754,10 @@ class LearnerActor(Actor):
     async def _ends(self) -> str | None:
         """Return why the run has reached its goal, or None; with several policies they end together."""
         reason = self._stop_reason()
-        if self.goal is None or not self.schedule.gradients.may_end(self.turn):
+        if self.goal is None:
             return reason
+        if not self.schedule.gradients.may_end(self.turn):
+            return None  # a callback may have asked for the end: all policies end the same round
         barriers = self.schedule.barriers
         rounds = barriers.round_of(self.turn * barriers.per_turn)
         has_steps = self.totals["env_steps"] >= self.config.run.steps
