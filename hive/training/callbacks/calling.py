@@ -116,8 +116,8 @@ def checked(actions: Actions, config: Config, *, may_change: bool = True) -> lis
     for kind, name, value in actions.changes:
         if not may_change:
             raise UsageError(
-                f"`{name}` cannot be changed by a callback where several policies, scripted ones, or agents that act in "
-                "turn share the environments",
+                f"`{name}` cannot be changed by a callback where several policies, scripted ones, or agents that act "
+                "in turn share the environments",
                 hint="let the environment count its own episodes; a callback may stop the run and add metrics",
             )
         if kind == KEY:
