@@ -78,10 +78,10 @@ LIMIT = 1000  # steps of an episode in advice: that of most of Gymnasium's tasks
 
 def make_environment(recipe: Recipe, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """Build one environment of one agent, as `make_any`, which documents the errors. Raises them for several agents."""
-    import gymnasium
+    from hive.envs.agents.interface import has_agents  # it imports gymnasium
 
-    environment = make_any(recipe, render_mode)
-    if not isinstance(environment, gymnasium.Env):
+    environment: gymnasium.Env[Any, Any] = make_any(recipe, render_mode)
+    if has_agents(environment):
         close(environment)
         raise EnvironmentFailed(
             f"`{recipe.id}` is an environment of several agents, expected a gymnasium.Env", permanent=True
@@ -191,11 +191,11 @@ def _made(recipe: Recipe, context: EnvContext, render_mode: str | None) -> Any:
         )
     else:
         environment = construct("environment", id, f"`{id}`", lambda: target(**options))
-    if not isinstance(environment, gymnasium.Env):
-        from hive.envs.agents.interface import has_agents, wrapped_agents
+    from hive.envs.agents.interface import has_agents, wrapped_agents
 
-        if has_agents(environment):
-            return wrapped_agents(id, environment, wrappers)
+    if has_agents(environment):
+        return wrapped_agents(id, environment, wrappers)
+    if not isinstance(environment, gymnasium.Env):
         from hive.envs.adopted import Adopted, has_interface
 
         if is_old(type(environment)) or not has_interface(environment):

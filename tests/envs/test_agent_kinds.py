@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
 from hive.config import load_config
 from hive.envs import Recipe
-from hive.envs.agents.interface import describe_agents
+from hive.envs.agents.interface import describe_agents, has_agents
 from hive.envs.spaces.actions import Discrete
 from hive.envs.spaces.kinds import kinds_of, patterns_for
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.spec import AgentSpec
 from hive.errors import ConfigError, EnvironmentFailed
 from hive.training.policies import check_has_agents
+
+
+def with_values(kind: type, **values: Any) -> Any:
+    """An object of the class with these attributes."""
+    made = kind()
+    made.__dict__.update(values)
+    return made
 
 
 def agents(**sizes: int) -> list[AgentSpec]:
@@ -80,3 +88,62 @@ def test_a_part_with_the_name_of_hives_is_refused() -> None:
     with pytest.raises(EnvironmentFailed, match="`Named` have a part `agent`, the name of what hive adds") as caught:
         describe_agents("Named", Named(), Recipe("Named", agent_index=True))
     assert caught.value.hint == "rename the part, or leave out env.agent_index"
+
+
+class Box:
+    """A space for each agent by a method."""
+
+    def observation_space(self, agent: Any) -> spaces.Space[Any]:
+        return spaces.Box(0, 1, (1,), np.float32)
+
+    def action_space(self, agent: Any) -> spaces.Space[Any]:
+        return spaces.Discrete(2)
+
+
+class MultiAgentEnv(gymnasium.Env[Any, Any]):
+    """As RLlib's class of this name: a gymnasium.Env whose spaces are of one agent, or of all."""
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+
+ONE, TWO = spaces.Discrete(2), spaces.Discrete(3)
+
+
+@pytest.mark.parametrize(
+    ("environment", "names"),
+    [
+        (with_values(Box, possible_agents=["b", "a"]), ["b", "a"]),
+        (with_values(Box, possible_agents=("b", "a")), ["b", "a"]),
+        (with_values(Box, possible_agents={"b": 0, "a": 0}), ["b", "a"]),
+        (with_values(Box, possible_agents={"b": 0, "a": 0}.keys()), ["b", "a"]),
+        (with_values(Box, possible_agents={"b", "a"}), ["a", "b"]),
+        (with_values(Box, possible_agents=frozenset({10, 9})), ["9", "10"]),
+        (with_values(Box, possible_agents=np.array(["b", "a"])), ["b", "a"]),
+        (with_values(Box, possible_agents=np.arange(2)), ["0", "1"]),
+        (with_values(Box, _agent_ids={"b", "a"}, agents=[]), ["a", "b"]),
+        (with_values(Box, agents=["b", "a"]), ["b", "a"]),
+        (MultiAgentEnv(_agent_ids={1, 0}, observation_space=ONE, action_space=TWO), ["0", "1"]),
+        (MultiAgentEnv(agents=["a"], observation_spaces={"a": ONE}, action_spaces={"a": TWO}), ["a"]),
+        (MultiAgentEnv(agents=["a"], observation_space=spaces.Dict({"a": ONE}), action_space=TWO), ["a"]),
+    ],
+)
+def test_agents_may_be_listed_in_any_collection(environment: Any, names: list[str]) -> None:
+    assert has_agents(environment)
+    spec = describe_agents("Env", environment, Recipe("Env"))
+    assert [one.name for one in spec.agents] == names
+
+
+@pytest.mark.parametrize("listed", [2, "ab", lambda: ["a"]])
+def test_what_lists_no_names_is_refused(listed: Any) -> None:
+    with pytest.raises(EnvironmentFailed, match="`possible_agents` of `Env` is of type"):
+        describe_agents("Env", with_values(Box, possible_agents=listed), Recipe("Env"))
+
+
+def test_a_single_agent_may_have_an_attribute_of_this_name() -> None:
+    class Single(gymnasium.Env[Any, Any]):
+        observation_space, action_space = ONE, TWO
+        possible_agents = agents = ("a", "b")
+
+    assert not has_agents(Single())
+    assert not has_agents(with_values(Box, agents=[object()]))

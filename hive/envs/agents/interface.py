@@ -11,7 +11,7 @@ on request its position among the agents (env.agent_index) and the `state()` of 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, KeysView, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,13 +32,42 @@ if TYPE_CHECKING:
     from gymnasium.spaces import Space
 
 
+LISTS = ("possible_agents", "_agent_ids", "agents")
+"""Attributes that list all agents, the first that an environment has; the last two are those of RLlib."""
+
+RLLIB = "MultiAgentEnv"  # RLlib's base class, which is a gymnasium.Env
+
+
 def has_agents(environment: Any) -> bool:
-    """Whether an environment is one of several agents: it lists them in `possible_agents`."""
-    try:
-        agents = environment.possible_agents
-    except Exception:  # of a property; it is then no environment of several agents
+    """Whether an environment is one of several agents: it has `possible_agents`, or lists them in the way of RLlib.
+
+    A gymnasium.Env whose spaces are objects is one of a single agent.
+    """
+    import gymnasium
+
+    is_rllib = any(base.__name__ == RLLIB for base in type(environment).__mro__)
+    own = [_attribute(environment, name) for name in ("observation_space", "action_space")]
+    has_spaces = all(isinstance(space, gymnasium.Space) for space in own)
+    if has_spaces and not is_rllib and isinstance(environment, gymnasium.Env):
         return False
-    return isinstance(agents, Sequence) and not isinstance(agents, str)
+    name, found = _listed(environment)
+    if name == "agents":  # which may be anything
+        is_each = is_rllib or callable(own[0]) or _attribute(environment, "observation_spaces") is not None
+        return is_each and isinstance(found, Collection) and all(isinstance(one, str | int) for one in found)
+    return name != ""
+
+
+def _listed(environment: Any) -> tuple[str, Any]:
+    """Return the attribute of an environment that lists its agents, and its value; "" and None if none does."""
+    return next(((name, found) for name in LISTS if (found := _attribute(environment, name)) is not None), ("", None))
+
+
+def _attribute(environment: Any, name: str) -> Any:
+    """Return an attribute, None if it is missing or its property raises."""
+    try:
+        return getattr(environment, name, None)
+    except Exception:
+        return None
 
 
 def acts_in_turn(environment: Any) -> bool:
@@ -47,14 +76,25 @@ def acts_in_turn(environment: Any) -> bool:
 
 
 def agent_names(id: str, environment: Any) -> tuple[str, ...]:
-    """Return the names of all agents, in the order of `possible_agents`. Raises EnvironmentFailed."""
-    names = tuple(environment.possible_agents)
+    """Return the names of all agents, in the order of `possible_agents`, those of a set sorted.
+
+    Raises EnvironmentFailed.
+    """
+    listed, found = _listed(environment)
+    if not isinstance(found, Collection) or isinstance(found, str | bytes):
+        raise _refused(
+            f"the `{listed}` of `{id}` is of type {type(found).__name__}, expected the names of all agents",
+            f'set {listed} to a list of names, such as ["agent_0", "agent_1"], in its constructor',
+        )
+    names = tuple(found.tolist() if isinstance(found, np.ndarray) else found)
     if not names:
-        raise _refused(f"`{id}` has no agents: its `possible_agents` is empty", "list all agents that may ever act")
+        raise _refused(f"`{id}` has no agents: its `{listed}` is empty", "list all agents that may ever act")
     if odd := next((name for name in names if not isinstance(name, str | int)), None):
         raise _refused(f"`{id}` has the agent {odd!r} of type {type(odd).__name__}, expected a name", "name it by text")
     if len({*names}) != len(names):
-        raise _refused(f"`{id}` lists an agent twice in `possible_agents`: {list(names)}", "give each its own name")
+        raise _refused(f"`{id}` lists an agent twice in `{listed}`: {list(names)}", "give each its own name")
+    if isinstance(found, Set) and not isinstance(found, KeysView):
+        return tuple(sorted(names, key=lambda name: (isinstance(name, str), name)))
     return names
 
 
@@ -249,15 +289,11 @@ class AgentView:
 
 
 def _space(id: str, environment: Any, agent: Any, name: str) -> Space[Any]:
-    """Return a space of one agent: from the method of this name, or from the dictionary of its plural."""
+    """Return a space of one agent. Raises EnvironmentFailed."""
     what = f"{name} of agent `{agent}` of `{id}`"
-    method = getattr(environment, name, None)
     try:
-        if callable(method) and not hasattr(method, "contains"):
-            space = method(agent)
-        elif isinstance(table := getattr(environment, f"{name}s", None), Mapping):
-            space = table[agent]
-        else:
+        space = _space_in(environment, agent, name)
+        if space is None:
             raise _refused(f"the {what} is missing", f"define `def {name}(self, agent)` that returns it")
     except EnvironmentFailed:
         raise
@@ -266,6 +302,24 @@ def _space(id: str, environment: Any, agent: Any, name: str) -> Space[Any]:
             raise
         raise _refused(f"the {what} cannot be read: {named(error)}", f"let `{name}(agent)` return it") from error
     return checked_space(f"agent `{agent}` of `{id}`", space, name)
+
+
+def _space_in(environment: Any, agent: Any, name: str) -> Any:
+    """Return what stands for the space of an agent; None if nothing does.
+
+    The method of this name returns it, or it is in the dictionary of the plural. The space of this name of an RLlib
+    class has a part for each agent, or is that of every agent.
+    """
+    from gymnasium import spaces
+
+    one = getattr(environment, name, None)
+    if callable(one) and not isinstance(one, spaces.Space):
+        return one(agent)
+    if isinstance(table := getattr(environment, f"{name}s", None), Mapping):
+        return table[agent]
+    if isinstance(one, spaces.Dict) and agent in one.spaces:
+        return one.spaces[agent]
+    return one if isinstance(one, spaces.Space) else None
 
 
 def _state_space(id: str, environment: Any, recipe: Recipe) -> Space[Any]:

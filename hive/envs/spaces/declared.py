@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hive.envs.spaces.observation import leaves_of
@@ -69,6 +70,8 @@ def checked_space(place: str, space: Any, name: str, hint: str = "return an obje
     if isinstance(space, type):
         raise _refused(f"the {name} of {place} is the class {kind.__name__}, expected an object of it", hint)
     if not isinstance(space, gymnasium.Space):
+        if callable(space) or isinstance(space, Mapping):
+            hint += "; an environment of several agents lists them in `possible_agents`"
         raise _refused(f"the {name} of {place} is of type {kind.__name__}, expected one of gymnasium.spaces", hint)
     _check_elements(place, space, "observations" if "observation" in name else "actions")
     return space
