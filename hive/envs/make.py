@@ -192,6 +192,7 @@ def _made(recipe: Recipe, context: EnvContext, render_mode: str | None) -> Any:
     else:
         environment = construct("environment", id, f"`{id}`", lambda: target(**options))
     from hive.envs.agents.interface import has_agents, wrapped_agents
+    from hive.envs.agents.lists import ListedAgents, lists_agents
 
     if has_agents(environment):
         return wrapped_agents(id, environment, wrappers)
@@ -206,6 +207,8 @@ def _made(recipe: Recipe, context: EnvContext, render_mode: str | None) -> Any:
     except EnvironmentFailed:
         spaces_of(id, environment)  # a space that is missing inside explains more
         raise
+    if lists_agents(environment):
+        return ListedAgents(environment)
     sum_raw_returns(environment)
     return environment
 

@@ -37,7 +37,10 @@ OLD_RESULT = (
     "`terminated`, at the goal or a failure, and `truncated`, at a time limit"
 )
 ONE_REWARD = "return float(reward) from step"
-SEVERAL_REWARDS = "combine its parts into one number, for example in a custom wrapper (env.wrappers)"
+SEVERAL_REWARDS = (
+    "combine its parts into one number, for example in a custom wrapper (env.wrappers); for rewards of several agents, "
+    "let both spaces be a Tuple with a part for each"
+)
 SOME_ACTION = (
     "end the episode where nothing is left to do (terminated), or allow an action that does nothing; a custom wrapper "
     "can do either (env.wrappers), and without env.action_mask all actions are allowed"
