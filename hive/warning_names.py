@@ -48,6 +48,16 @@ WARNINGS: Mapping[str, WarningKind] = {
     "mask not used": WarningKind(
         "The environment says which actions are allowed, and no key names it, so forbidden ones are taken."
     ),
+    "agents see the same": WarningKind(
+        "Agents that share a policy always see the same, so it cannot let one act otherwise than the other.",
+        ("return constant",),
+    ),
+    "rewards counted again": WarningKind(
+        "An environment whose agents act in turn does not clear an agent's rewards when it acts, so they count twice."
+    ),
+    "rewards after the end": WarningKind(
+        "Agents get rewards after their end: returns count them, but no action learns from them."
+    ),
     "observations outside": WarningKind(
         "Observations lie outside of their declared space, by which hive scales them and allocates memory."
     ),

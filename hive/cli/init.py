@@ -6,6 +6,7 @@ import argparse
 import itertools
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from hive.config import (
     DEFAULT_SCHEME,
     SCHEMES,
     ActorCriticConfig,
+    Setting,
     load_config,
     reasoned,
     template,
@@ -27,7 +29,7 @@ from hive.paths import user_path
 from hive.table import table_text
 
 if TYPE_CHECKING:  # imports NumPy
-    from hive.envs import EnvironmentSpec
+    from hive.envs import EnvironmentSpec, Recipe
 
 LARGE_BYTES = 1 << 16  # of one observation: the rounds of `hive init`, 2,048 steps in three slots, are then 400 MiB
 
@@ -141,9 +143,10 @@ def _starting_config(env_id: str, scheme: str | None) -> str:
     scheme = scheme or next(iter(known), DEFAULT_SCHEME)
     defaults = SCHEMES[scheme].defaults if scheme in SCHEMES else {}
     index, state = bool(defaults.get("env.agent_index")), bool(defaults.get("env.state"))
-    spec = describe(Recipe(env_id, preset=preset, wrappers=wrappers, agent_index=index, state=state))
+    recipe = Recipe(env_id, preset=preset, wrappers=wrappers, agent_index=index, state=state)
+    spec = describe(recipe)
     if spec.agents:
-        return _of_agents(env_id, scheme, spec)
+        return _of_agents(recipe, scheme, spec)
     if scheme in known:
         origin = f"Tuned settings: {known[scheme].source}."
         return template(env_id, scheme, reasoned(known[scheme].keys, env_id, scheme), origin)
@@ -163,14 +166,19 @@ def _starting_config(env_id: str, scheme: str | None) -> str:
     return text
 
 
-def _of_agents(env_id: str, scheme: str, spec: EnvironmentSpec) -> str:
+def _of_agents(recipe: Recipe, scheme: str, spec: EnvironmentSpec) -> str:
     """Return the text of a config for an environment of several agents."""
-    from hive.envs import agents_text, policies_by_spaces, settings_by_spaces
+    from hive.envs import agents_text, describe, policies_by_spaces, settings_by_spaces
+    from hive.envs.agents.examining import see_the_same
 
-    settings, policies = settings_by_spaces(spec, scheme), policies_by_spaces(spec, scheme)
+    alike = []
+    if see_the_same(recipe):
+        alike = [Setting("env.agent_index", True, "they always see the same, and may have to act differently")]
+        spec = describe(replace(recipe, agent_index=True))
+    settings, policies = [*alike, *settings_by_spaces(spec, scheme)], policies_by_spaces(spec, scheme)
     origin = f"No tuned settings: chosen by the spaces ({agents_text(spec)})."
     evaluates = not (policies or spec.takes_turns)
-    text = template(env_id, scheme, settings, origin, policies=policies, evaluates=evaluates)
+    text = template(recipe.id, scheme, settings, origin, policies=policies, evaluates=evaluates)
     if scheme in SCHEMES:
         from hive.schemes.sizes import check_settings  # these import torch, which takes a second
         from hive.training.policies import Policies

@@ -82,6 +82,7 @@ class Examination:
     first_reset_s: float = 0.0
     first_step_s: float = 0.0
     agents: dict[str, str] = field(default_factory=dict)  # lines about them, of an environment of several
+    noticed: list[RunWarning] = field(default_factory=list)  # warnings about them
     resets: int = 0
 
     @property
@@ -132,6 +133,7 @@ class Examination:
             for text, count in self.problems.items()
             if text in self.outside
         ]
+        found += self.noticed
         for one in self.statistics:
             cause, advice = statistics_text(one)
             found.append(RunWarning(RUNNING_STATISTICS, f"`{id}`: {cause}", advice, 0))
@@ -251,7 +253,7 @@ def _examine_agents(
     done.first_reset_s, done.first_step_s, done.step_s = played.first_reset_s, played.first_step_s, played.step_s
     done.rewards, done.lengths, done.returns = played.rewards, played.lengths, played.returns
     done.limit_advice = "an argument of its constructor, such as max_cycles"
-    done.agents = agent_facts(table.spec, played)
+    done.agents, done.noticed = agent_facts(table, played), table.table.notices.warnings()
 
 
 def vector_of_one(recipe: Recipe, done: Examination) -> NativeVector | PythonVector:

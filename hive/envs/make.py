@@ -354,7 +354,8 @@ def describe(recipe: Recipe, *, plays: bool = False) -> EnvironmentSpec:
     frames of 84 x 84). plays: whether to play it for the origins of its observations, if they may have some. Raises the
     errors of `make_vector`, and EnvironmentFailed for spaces that hive does not support.
     """
-    from hive.envs.agents.interface import describe_agents, has_agents  # they import gymnasium
+    from hive.envs.agents.interface import has_agents  # these import gymnasium
+    from hive.envs.agents.waiting import described_agents
 
     id, options = recipe.id, recipe.reset_options
     if takes_native(recipe) and recipe.preset == "none":
@@ -367,7 +368,7 @@ def describe(recipe: Recipe, *, plays: bool = False) -> EnvironmentSpec:
         environment = make_any(recipe)
         if has_agents(environment):
             try:
-                return describe_agents(id, environment, recipe, plays=plays)
+                return described_agents(recipe, environment, plays=plays)
             finally:
                 close(environment)
         prefix, limit, skip = "", step_limit_of(environment), skip_of(environment)

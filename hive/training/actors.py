@@ -69,6 +69,7 @@ from hive.training.gradient.g_worker import GWorker
 from hive.training.gradient.numerics import NonFiniteOrigin
 from hive.training.gradient.threads import helpers_of
 from hive.training.messages import Gradient, OptimizerState, RolloutReady, Weights
+from hive.training.noticed import log_notices
 from hive.training.run_start import schedule_of
 from hive.training.schedule import Claim
 from hive.training.update.native_rounds import NativeRounds
@@ -109,6 +110,7 @@ class CollectorActor(Actor):
             self.apart = Apart(self, config, blueprint.environment, directory, first)
         self.helped: HelpedVector | None = None  # its environments, if they have helpers
         self.warned_of_draws = self.named_code = False
+        self.told: set[str] = set()  # the names of the warnings that environments of several agents have given
         self.may_help = True  # whether its environments may have helpers
         self.changed = ChangesReader(self.changes, changes_at_start(blueprint))
         self.values = self.changed.at(self.rollouts.produced)  # what callbacks have changed
@@ -225,6 +227,8 @@ class CollectorActor(Actor):
             self.behaviour.unpin()
             self.status.add(self.steps, steps_in(slot.arrays))
             self._name_draws()  # before the rollout counts, so that the run's summary has it
+            if self.source_number == 0:
+                log_notices(self, self.collector.vector, self.told)
             self._name_statistics(slot.arrays["observations"])  # before others may write into the slot
             self.rollouts.commit(slot)
             self._name_code()

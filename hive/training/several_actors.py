@@ -25,6 +25,7 @@ from hive.runtime.memory.segments import Arrays
 from hive.training.collect.collector import occasion_of, seed_all_globals
 from hive.training.crew import Crew
 from hive.training.messages import RolloutReady, Weights
+from hive.training.noticed import log_notices
 from hive.training.policies import of_policy, port
 from hive.training.run_start import schedule_of
 
@@ -56,6 +57,7 @@ class PoliciesCollectorActor(Actor):
         self.reset_round = self.schedules[0].barriers.last(self.next)
         self.steps = self.status.counter("env_steps")
         self.skips_not_finite = config.supervision.non_finite == "skip"
+        self.told: set[str] = set()  # the names of the warnings that its environments have given
         with self.status(START):
             self.collector = crew.collector(self.number, self.incarnation, self.status, self._new_table())
 
@@ -90,6 +92,8 @@ class PoliciesCollectorActor(Actor):
             self._collect(self._memory(slots), versions)
             for behaviour in self.behaviours:
                 behaviour.unpin()
+            if self.number == 0:  # the environments of the others are alike
+                log_notices(self, self.collector.vector, self.told)
             made = next(slot for slot in slots if slot is not None)
             self.status.add(self.steps, steps_in(made.arrays))
             for outlet, slot in zip(self.outlets, slots, strict=True):

@@ -118,6 +118,10 @@ class Team:
 
 class Twins(Team):
     possible_agents = ["scout_0", "scout_1"]
+
+class Different(Twins):
+    def see(self):
+        return {agent: np.full(3, place, np.float32) for place, agent in enumerate(self.possible_agents)}
 """
 
 
@@ -134,7 +138,7 @@ def test_init_names_a_policy_of_each_kind_of_agents(place: Place, scheme: str) -
     }
     widths = [config.learner(name).network.middleware for name in ("miner", "scout")]
     assert widths == [(256, 256), (64, 64)]
-    assert (config.env.agent_index, config.env.state) == (scheme != "ppo", scheme == "mappo")
+    assert (config.env.agent_index, config.env.state) == (True, scheme == "mappo")  # the miners always see the same
     assert config.network.critic_parts == (("state",) if scheme == "mappo" else ())
     assert "[evaluation]" not in text  # which several policies cannot have
 
@@ -148,6 +152,13 @@ def test_init_needs_no_policies_for_agents_of_one_kind(place: Place) -> None:
     )
     assert load_config("new.toml").policies == {}
     assert "# [evaluation]" in text
+
+
+def test_init_gives_agents_that_see_the_same_their_number(place: Place) -> None:
+    (place.folder / "alike_for_init.py").write_text(TEAM)
+    for name in ("Twins", "Different"):
+        assert place.hive("init", f"alike_for_init:{name}", "-o", f"{name}.toml").code == 0
+    assert [load_config(f"{name}.toml").env.agent_index for name in ("Twins", "Different")] == [True, False]
 
 
 def test_init_refuses_a_scheme_that_no_kind_of_agents_can_use(place: Place) -> None:

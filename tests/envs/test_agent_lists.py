@@ -65,6 +65,44 @@ def test_each_part_of_the_tuple_is_an_agent() -> None:
     assert (ended.steps, ended.returns) == (3, {"agent_0": 2.0 + 1.0 + 1.0, "agent_1": 12.0 + 11.0 + 10.0})
 
 
+class Named(Pair):
+    """The same by name; the first agent acts no more once it has ended."""
+
+    observation_space = spaces.Dict({0: Pair.observation_space[0], 1: Pair.observation_space[1]})
+    action_space = spaces.Dict({0: spaces.Discrete(3), 1: spaces.Discrete(3)})
+
+    def reset(self, **arguments: Any) -> Any:
+        return dict(enumerate(super().reset()[0])), {}
+
+    def step(self, action: Any) -> Any:
+        assert [*action] == ([0, 1] if self.at < 2 else [1])
+        observations, rewards, ends, *_ = super().step((action.get(0, 0), action[1]))
+        cut = {"__all__": False}
+        return dict(enumerate(observations)), dict(enumerate(rewards)), dict(enumerate(ends)), cut, {"step": self.at}
+
+
+def test_each_part_of_a_dictionary_is_an_agent() -> None:
+    assert lists_agents(Named())
+    made = ListedAgents(Named())
+    recipe = Recipe("games:Named")
+    spec = describe_agents(recipe.id, made, recipe)
+    table = table_of([recipe], [made], [seat_of_all("", spec)])
+    assert isinstance(table, ParallelVector)
+    row = StepRow.allocate(spec.observation, 2)
+    table.reset([0], [row.observations])
+    for _ in range(3):
+        table.step([np.array([1, 2])], [row])
+    (ended,) = table.ended
+    assert (ended.steps, ended.returns) == (3, {"0": 2.0 + 2.0 + 1.0, "1": 36.0})
+
+
+class Joint(Named):
+    """One agent with the same spaces."""
+
+    def step(self, action: Any) -> Any:
+        return super().step(action)[0], 1.0, False, False, {}
+
+
 @pytest.mark.parametrize("form", [tuple, np.array])
 def test_rewards_may_be_any_sequence(form: Any) -> None:
     assert lists_agents(Pair(form))
@@ -91,7 +129,7 @@ class Listed(Pair):
 
 @pytest.mark.parametrize(
     ("environment", "several"),
-    [(Stuck(), True), (Uncopied(), False), (Rest(), False), (Pair(max), False), (Listed(), True)],
+    [(Stuck(), True), (Uncopied(), False), (Rest(), False), (Pair(max), False), (Listed(), True), (Joint(), False)],
 )
 def test_which_environments_have_a_reward_for_each(environment: Any, several: bool) -> None:
     assert lists_agents(environment) == several

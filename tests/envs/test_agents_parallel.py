@@ -18,6 +18,7 @@ from hive.envs.agents.table import seat_of, table_of
 from hive.envs.recipe import Recipe
 from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
+from hive.records.run_warnings import AGENTS_ALIKE, LATE_REWARDS
 
 NAMES = ("a", "b")
 GOES_ON = [Episode(NAMES, [Move("", {"a": 1.0}) for _ in range(8)] + [Move("", terminates=NAMES)])]
@@ -39,7 +40,7 @@ class Seated:
         table = table_of([recipe] * len(environments), environments, seats, bots)
         assert isinstance(table, ParallelVector)
         self.table = table
-        self.rows = [StepRow.allocate(seat.seat.spec.observation, seat.count) for seat in table.seats]
+        self.rows = [StepRow.allocate(seat.seat.spec.observation, seat.count, len(seat.info)) for seat in table.seats]
         table.reset(range(len(environments)), [row.observations for row in self.rows])
 
     def step(self, *actions: Any) -> list[StepRow]:
@@ -456,6 +457,159 @@ def test_what_keeps_the_dead_among_its_agents() -> None:
     seated = Seated([Keeps(NAMES, [episode])])
     rows = [[seated.step()[0].valid.tolist(), seated.rows[0].terminated.tolist()] for _ in range(4)]
     assert rows == [[[1, 1], [1, 0]], [[0, 1], [0, 0]], [[0, 1], [0, 1]], [[1, 1], [1, 0]]]
+
+
+def test_rewards_after_the_end_count_in_returns_and_are_told() -> None:
+    """The one who opens the door ends, and is paid when another reaches the goal."""
+
+    class Pays(Meeting):
+        def step(self, actions: Mapping[str, Any]) -> Any:
+            observations, rewards, *rest = super().step(actions)
+            return observations, {"a": 0.0, "z": 1.0, **rewards} | ({} if self.agents else {"a": 10.0}), *rest
+
+    episode = Episode(NAMES, [Move("", terminates=["a"]), Move(""), Move("", {"b": 1.0}, terminates=["b"])])
+    seated = Seated([Pays(NAMES, [episode])])
+    seated.steps(2)
+    assert seated.table.notices.warnings() == []
+    (row,) = seated.step()
+    assert (row.rewards.tolist(), row.valid.tolist()) == ([0.0, 1.0], [0, 1])
+    assert seated.table.ended[0].returns == {"a": 10.0, "b": 1.0}
+    (warning,) = seated.table.notices.warnings()
+    assert (warning.kind, "`a` got the reward 10" in warning.text) == (LATE_REWARDS, True)
+
+
+def test_a_reward_of_the_dead_must_be_a_number() -> None:
+    class Pays(Meeting):
+        def step(self, actions: Mapping[str, Any]) -> Any:
+            observations, rewards, *rest = super().step(actions)
+            return observations, {"a": None, **rewards}, *rest
+
+    episode = Episode(NAMES, [Move("", terminates=["a"]), Move("", terminates=["b"])])
+    seated = Seated([Pays(NAMES, [episode])])
+    seated.step()
+    with pytest.raises(EnvironmentFailed, match=r"the reward None, .* agent `a` \(env 0, step 2"):
+        seated.step()
+
+
+class Revives(Meeting):
+    """Agents that end stand up in the same step, until the last move. falls: who ends in each step."""
+
+    def __init__(self, falls: Sequence[str], last: Move | None = None) -> None:
+        self.falls = falls
+        names = tuple("abc")
+        moves = [Move("", dict.fromkeys(names, 1.0), terminates=ended) for ended in falls]
+        super().__init__(names, [Episode(names, [*moves, last or Move("", terminates=names)])])
+
+    def step(self, actions: Mapping[str, Any]) -> Any:
+        assert {*actions} == {*self.agents}
+        results = super().step(actions)
+        if self.at <= len(self.falls):
+            self.agents = list(self.possible_agents)
+        return results
+
+
+def test_an_agent_that_is_born_again_in_the_step_in_which_it_ended_acts_in_the_next() -> None:
+    seated = Seated([Revives(["b", "", "b", "ab", ""])], [tuple("abc")])
+    rows = [[row.valid.tolist(), row.terminated.tolist()] for _ in range(6) for row in seated.step()]
+    assert [valid for valid, _ in rows] == [[1, 1, 1]] * 6
+    assert [ended for _, ended in rows] == [[0, 1, 0], [0, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 0], [1, 1, 1]]
+    (episode,) = seated.table.ended
+    assert (episode.steps, episode.returns) == (6, {"a": 5.0, "b": 5.0, "c": 5.0})
+    assert seated.table.environments[0].number == 1
+
+
+def test_all_agents_may_be_born_again_at_once_but_not_for_ever() -> None:
+    seated = Seated([Revives(["b", "", "abc", "", "abc", "abc", ""])], [tuple("abc")])
+    seated.steps(5)
+    assert not seated.table.ended  # b has shown that agents live on
+    seated.step()
+    assert [one.steps for one in seated.table.ended] == [6]  # nobody has, twice
+
+
+def test_who_has_not_been_seen_to_live_on_is_reset() -> None:
+    seated = Seated([Revives(["abc", ""])], [tuple("abc")])
+    seated.steps(1)
+    assert [one.steps for one in seated.table.ended] == [1]
+    seated = Seated([Revives(["b", ""], Move("", truncates=tuple("abc")))], [tuple("abc")])
+    seated.steps(3)
+    assert [one.steps for one in seated.table.ended] == [3]
+
+
+def test_agents_that_always_see_the_same_are_told() -> None:
+    class Blind(Meeting):
+        def observe(self, agent: str) -> Any:
+            return super().observe("a")
+
+    def told(*policies: Sequence[str], steps: int = 40, game: type = Blind, **options: Any) -> list[str]:
+        seated = Seated([game(NAMES, GOES_ON) for _ in range(2)], policies, Recipe("games:Game", **options))
+        seated.steps(steps)
+        return [one.kind for one in seated.table.notices.warnings()]
+
+    assert told(NAMES) == [AGENTS_ALIKE]
+    assert (
+        told(NAMES, steps=5) == told(["a"], ["b"]) == told(NAMES, game=Meeting) == told(NAMES, agent_index=True) == []
+    )
+
+
+class Rllib(Meeting):
+    """Has the form of RLlib: flags of those that end, one for all, no rewards of 0, and `agents` never changes."""
+
+    def step(self, actions: Mapping[str, Any]) -> Any:
+        self.agents = list(actions)
+        observations, rewards, *flags, infos = super().step(actions)
+        flags = [{agent: True for agent, flag in one.items() if flag} for one in flags]
+        flags = [{**one, "__all__": bool(one) and not self.agents} for one in flags]
+        self.agents = list(self.possible_agents)
+        return observations, {agent: reward for agent, reward in rewards.items() if reward}, *flags, infos
+
+
+def test_flags_and_rewards_in_the_form_of_rllib() -> None:
+    moves = [Move("", {"b": 1.0}), Move("", terminates=["a"]), Move(""), Move("", {"b": 2.0}, truncates=["b"])]
+    seated = Seated([Rllib(NAMES, [Episode(NAMES, moves)])])
+    rows = [
+        [one.tolist() for one in (row.valid, row.rewards, row.terminated, row.truncated)]
+        for _ in range(4)
+        for row in seated.step()
+    ]
+    assert rows[0] == [[1, 1], [0.0, 1.0], [0, 0], [0, 0]]
+    assert rows[1] == [[1, 1], [0.0, 0.0], [1, 0], [0, 0]]
+    assert rows[2] == [[0, 1], [0.0, 0.0], [0, 0], [0, 0]]
+    assert rows[3] == [[0, 1], [0.0, 2.0], [0, 0], [0, 1]]
+    assert [one.returns for one in seated.table.ended] == [{"a": 0.0, "b": 3.0}]
+
+
+class Told(Meeting):
+    """Every agent that ends has an info with the moves so far, and `won` if it is the last."""
+
+    def step(self, actions: Mapping[str, Any]) -> Any:
+        *results, infos = super().step(actions)
+        for agent in infos:
+            if "moves" in infos[agent] and not self.agents:
+                infos[agent]["won"] = 1.0 + self.possible_agents.index(agent)
+        return *results, infos
+
+
+@pytest.mark.parametrize(
+    ("ends", "values"),
+    [
+        (["ab"], [{"moves": 1.0, "won": 1.5}]),  # the mean of both
+        (["a", "b"], [{"moves": 2.0, "won": 2.0}]),
+        (["b", "", "a"], [{"moves": 3.0, "won": 1.0}]),
+    ],
+)
+@pytest.mark.parametrize("policies", [(NAMES,), (("a",), ("b",)), (("a",),)])
+def test_an_episode_has_one_value_of_info_whoever_is_there_at_its_end(
+    ends: list[str], values: Any, policies: Sequence[Sequence[str]]
+) -> None:
+    game = Told(NAMES, [Episode(NAMES, [Move("", terminates=one) for one in ends])])
+    bots = {"b": lambda: Bot("bot", lambda observation: 0)} if policies == (("a",),) else None
+    recipe = Recipe("games:Game", info=("moves", "won"))
+    seated = Seated([game], policies, recipe, bots)
+    rows = [row for _ in range(2 * len(ends)) for row in seated.step()]
+    assert all(len(one.infos) == len(policies) for one in seated.table.ended)
+    if policies == (NAMES,) or ends == ["a", "b"]:
+        assert [one.infos["a"] for one in seated.table.ended] == values * 2
+    assert rows
 
 
 class TestPettingZoo:

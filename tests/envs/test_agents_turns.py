@@ -17,6 +17,7 @@ from hive.envs.agents.turns import MOST_EPISODES, Completed, Game, TurnsVector
 from hive.envs.make import make_any
 from hive.envs.recipe import Recipe
 from hive.errors import EnvironmentFailed
+from hive.records.run_warnings import AGENTS_ALIKE, LATE_REWARDS, REWARDS_AGAIN
 
 NAMES = ("a", "b")
 RECIPE = Recipe("games:Game")
@@ -123,7 +124,8 @@ def vanishes(game: Any) -> None:
 
 
 def revives(game: Any) -> None:
-    """The dead agent b has a turn as if it lived."""
+    """The dead agent b begins another life."""
+    game._cumulative_rewards["b"] = 0.0
     game.terminations["b"] = game.truncations["b"] = False
     game.agents, game.agent_selection = ["a", "b"], "b"
 
@@ -172,15 +174,85 @@ def test_the_reward_of_a_bots_agent_is_checked_too() -> None:
         one(Odd("last", 2, change), policies=[("b",)], bots={"a": lambda: Bot("a", lambda _: 0)}).act(0)
 
 
-def test_an_agent_that_ended_has_no_further_turn() -> None:
-    """Its rows would have no results."""
-    episode = Episode(NAMES, [Move("b"), Move("a", terminates=["b"]), Move("a", terminates=["a"])])
+def test_an_agent_that_ended_may_begin_another_life() -> None:
+    """Its return is that of the life, and the episode's that of both."""
+    moves = [
+        Move("b", {"b": 1.0}),
+        Move("a", {"b": 2.0}, terminates=["b"]),
+        Move("b", {"b": 4.0}),
+        Move("a", terminates=NAMES),
+    ]
     environment = Odd("step", 2, lambda game: "b" in game.agents or revives(game))
-    environment.episodes = [episode]
-    game = one(environment)
-    game.act(0)
-    with pytest.raises(EnvironmentFailed, match=r"a turn of the agent `b`, which has ended.*env 0"):
+    environment.episodes = [Episode(NAMES, moves)]
+    table = seated([environment])
+    (game,) = table.games
+    lives = []
+    for _ in range(4):
         game.act(0)
+        ended = [done for done in game.completed if done.terminated and done.column == 1]
+        lives += [(done.reward, *table.seats[0].ended(1)[:1]) for done in ended]
+    assert lives == [(3.0, 3.0), (4.0, 4.0)]
+    assert table.ended[0].returns["b"] == 7.0
+
+
+def test_rewards_after_the_last_turn_count_and_are_told() -> None:
+    class Late(TurnGame):
+        def _move(self, agent: str, action: int) -> None:
+            if self.at == 2:
+                self._cumulative_rewards["b"] += 10.0
+            super()._move(agent, action)
+
+    episode = Episode(NAMES, [Move("b"), Move("a", {"b": 1.0}, terminates=["b"]), Move("a", terminates=["a"])])
+    table = seated([Late(NAMES, [episode])])
+    for _ in range(3):
+        table.games[0].act(0)
+    assert table.ended[0].returns == {"a": 0.0, "b": 11.0}
+    assert [one.kind for one in table.notices.warnings()] == [LATE_REWARDS]
+
+
+class Kept(TurnGame):
+    """Has the rewards of each step, too. clears: whether it forgets those of the agent that acts."""
+
+    clears = False
+
+    def _move(self, agent: str, action: int) -> None:
+        sums = {**self._cumulative_rewards}
+        super()._move(agent, action)
+        before = sums if not self.clears else {**sums, agent: 0.0}
+        self.rewards = {one: total - before.get(one, 0.0) for one, total in self._cumulative_rewards.items()}
+        if not self.clears:
+            self.rewards[agent] += sums[agent]
+            self._cumulative_rewards[agent] += sums[agent]
+
+
+class Cleared(Kept):
+    clears = True
+
+
+@pytest.mark.parametrize("kind", [Kept, Cleared])
+def test_rewards_that_are_never_cleared_are_told(kind: type[Kept]) -> None:
+    turns = [Move(agent, {"a": 1.0, "b": -1.0}) for agent in "ababab"]
+    table = seated([kind(NAMES, [Episode(NAMES, [*turns, Move("a", terminates=NAMES)])])])
+    for _ in range(7):
+        table.games[0].act(0)
+    assert [one.kind for one in table.notices.warnings()] == [REWARDS_AGAIN] * (kind is Kept)
+
+
+def test_agents_that_always_see_the_same_are_told() -> None:
+    class Blind(TurnGame):
+        def observe(self, agent: str) -> Any:
+            return np.zeros(3, np.float32)
+
+    for kind, policies, told in (
+        (Blind, [NAMES], [AGENTS_ALIKE]),
+        (TurnGame, [NAMES], []),
+        (Blind, [["a"], ["b"]], []),
+    ):
+        episode = Episode(NAMES, [*(Move(agent) for agent in "ab" * 20), Move("a", terminates=NAMES)])
+        table = seated([kind(NAMES, [episode])], policies)
+        for _ in range(40):
+            table.games[0].act(0)
+        assert [one.kind for one in table.notices.warnings()] == told
 
 
 @pytest.mark.parametrize("name", ["agents", "agent_selection"])

@@ -20,7 +20,7 @@ class Alone:
         self.table = table
         self.count = seat.count
         self.agents = len(seat.agents)
-        self.environments = table.environments
+        self.environments, self.notices = table.environments, table.notices
         self.observation, self.action = seat.seat.spec.observation, seat.seat.spec.action
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:

@@ -15,17 +15,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.envs.agents.interface import describe_agents
 from hive.envs.agents.parallel import ParallelVector
 from hive.envs.agents.seats import Seat, SeatRows
 from hive.envs.agents.table import seat_of, table_of
 from hive.envs.agents.turns import TurnsVector
+from hive.envs.agents.waiting import InTurn, described_agents
+from hive.envs.context import EnvContext
+from hive.envs.make import make_any
 from hive.envs.random_actions import RandomActions
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.by_spaces import spaces_text
 from hive.envs.spaces.kinds import kinds_of
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors.rows import StepRow
+from hive.errors import EnvironmentFailed
+from hive.records.run_warnings import AGENTS_ALIKE
+
+SEEN_STEPS, SEEN_S = 64, 1.0  # steps, and their time, in which agents must see something different
 
 
 @dataclass
@@ -59,7 +65,7 @@ class PlayedTable:
 
     def __init__(self, recipe: Recipe, environment: Any, seed: int) -> None:
         """recipe: that of the environment, with a context."""
-        self.spec = describe_agents(recipe.id, environment, recipe)
+        self.spec = described_agents(recipe, environment)
         self.table = table_of([recipe], [environment], seats_by_spaces(self.spec))
         self._seed = seed
         seats = self.table.seats
@@ -153,10 +159,26 @@ class PlayedTable:
         self.table.close()
 
 
-def agent_facts(spec: EnvironmentSpec, played: PlayedAgents) -> dict[str, str]:
+def see_the_same(recipe: Recipe) -> bool:
+    """Whether agents that would share a policy always see the same, while one environment is played for a moment."""
+    recipe = recipe.at(EnvContext(0))
+    table = PlayedTable(recipe, make_any(recipe), seed=0)
+    try:
+        table.play(SEEN_STEPS, SEEN_S, lambda call: None)
+    except EnvironmentFailed:  # a run, and `hive check`, report it
+        pass
+    finally:
+        table.close()
+    return any(one.kind == AGENTS_ALIKE for one in table.table.notices.warnings())
+
+
+def agent_facts(table: PlayedTable, played: PlayedAgents) -> dict[str, str]:
     """Return the lines about the agents, name -> text."""
+    spec = table.spec
     names = [agent.name for agent in spec.agents]
     how = "act in turn" if spec.takes_turns else "act at once"
+    if isinstance(table.table.environments[0], InTurn):
+        how = "act only in some steps"
     facts = {"agents": f"{len(names)}, which {how}: {', '.join(names)}"}
     for seat in seats_by_spaces(spec):
         observed, _, acted = spaces_text(seat.spec).partition(" observed, ")

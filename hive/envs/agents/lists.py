@@ -1,15 +1,19 @@
-"""Gives an environment with a reward for each part of its Tuple of actions the form of PettingZoo's ParallelEnv.
+"""Gives an environment with a reward for each part of its actions the form of PettingZoo's ParallelEnv.
 
-Packages such as rware, lbforaging and vmas have this form: a gymnasium.Env whose spaces are Tuples with a part for each
-agent, and whose `step` returns a list of rewards. The agents are agent_0, agent_1 and so on.
+    spaces are Tuples    step returns lists of observations and rewards      rware, lbforaging, vmas
+    spaces are Dicts     step returns dictionaries with the same keys        multigrid
+
+Such an environment is a gymnasium.Env whose two spaces have a part for each agent. The agents of Tuples are agent_0,
+agent_1 and so on.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from hive.envs.agents.parallel import StepResult
 from hive.envs.vectors.checks import as_array
 from hive.runtime.actor.error_location import is_interrupt
 
@@ -17,59 +21,69 @@ if TYPE_CHECKING:
     from gymnasium.spaces import Space
 
 
-def lists_agents(environment: Any) -> bool:
-    """Whether a single environment gives a reward to each part of its Tuple of actions.
+COUNTS = ("n_agents", "num_agents")
+"""Attributes of such environments that say how many agents there are."""
 
-    A copy of it is played for one step. Of one that cannot be copied or played, its `n_agents` says so.
+
+def lists_agents(environment: Any) -> bool:
+    """Whether a single environment gives a reward to each part of its actions.
+
+    A copy of it is played for one step. Of one that cannot be copied or played, its COUNTS say so.
     """
     observed, acted = (_parts(getattr(environment, name, None)) for name in ("observation_space", "action_space"))
-    count = len(acted)
-    if count < 2 or len(observed) != count:
+    if len(acted) < 2 or observed.keys() != acted.keys():
         return False
     try:
-        played = copy.deepcopy(environment)
+        played = ListedAgents(copy.deepcopy(environment))
         played.reset(seed=0)
-        reward = played.step(tuple(part.sample() for part in _parts(played.action_space)))[1]
+        actions = {agent: space.sample() for agent, space in played.action_spaces.items()}
+        reward = played.env.step(played.joint(actions))[1]
     except BaseException as error:
         if is_interrupt(error):
             raise
-        return bool(getattr(getattr(environment, "unwrapped", environment), "n_agents", None) == count)
-    return as_array(reward).shape[:1] == (count,)
+        bare = getattr(environment, "unwrapped", environment)
+        return any(getattr(bare, name, None) == len(acted) for name in COUNTS)
+    return isinstance(reward, Mapping) if played.has_names else as_array(reward).shape[:1] == (len(acted),)
 
 
-def _parts(space: Any) -> Sequence[Space[Any]]:
-    """Return the parts of a Tuple, or of a list of spaces; () for any other space."""
+def _parts(space: Any) -> dict[Any, Space[Any]]:
+    """Return the parts of a Tuple, a Dict or a list of spaces, by agent; {} for any other space."""
     from gymnasium import spaces
 
+    if isinstance(space, spaces.Dict):
+        return dict(space.spaces)
     parts = space.spaces if isinstance(space, spaces.Tuple) else space if isinstance(space, list | tuple) else ()
-    return parts if all(isinstance(part, spaces.Space) for part in parts) else ()
+    is_each = all(isinstance(part, spaces.Space) for part in parts)
+    return {f"agent_{number}": part for number, part in enumerate(parts)} if is_each else {}
 
 
 class ListedAgents:
-    """An environment of `lists_agents` as one whose agents act at once. Every attribute is that of `env`."""
+    """An environment of `lists_agents` as one whose agents act at once. Every attribute is that of `env`.
+
+    has_names: whether its spaces are Dicts.
+    """
 
     def __init__(self, env: Any) -> None:
         self.env = env
-        self.possible_agents = [f"agent_{number}" for number in range(len(_parts(env.action_space)))]
-        self.observation_spaces = self._by_agent(_parts(env.observation_space))
-        self.action_spaces = self._by_agent(_parts(env.action_space))
+        self.observation_spaces, self.action_spaces = _parts(env.observation_space), _parts(env.action_space)
         self.observation_space, self.action_space = self.observation_spaces.get, self.action_spaces.get
-        self.agents: list[str] = []
-        self._actions: dict[str, Any] = dict.fromkeys(self.possible_agents)  # the last ones
+        self.has_names = isinstance(env.action_space, Mapping)
+        self.possible_agents = list(self.action_spaces)
+        self.agents: list[Any] = []
+        self._actions: dict[Any, Any] = dict.fromkeys(self.possible_agents)  # the last ones
 
     def __getattr__(self, name: str) -> Any:
         if name == "env":  # before the constructor has set it
             raise AttributeError(name)
         return getattr(self.env, name)
 
-    def _by_agent(self, values: Any) -> dict[str, Any]:
-        """Return values by agent; one that is no sequence with a value for each agent is that of every agent."""
-        count = len(self.possible_agents)
-        try:
-            is_each = len(values) == count and not isinstance(values, Mapping)
-        except TypeError:  # a number
-            is_each = False
-        return dict(zip(self.possible_agents, values if is_each else [values] * count, strict=True))
+    def joint(self, actions: Mapping[Any, Any]) -> Any:
+        """Return actions as the environment takes them.
+
+        A tuple has the last ones of agents that have ended, which the environment ignores.
+        """
+        self._actions.update(actions)
+        return dict(actions) if self.has_names else tuple(self._actions.values())
 
     def reset(self, **arguments: Any) -> Any:
         """Begin an episode of all agents."""
@@ -77,11 +91,18 @@ class ListedAgents:
         self.agents = list(self.possible_agents)
         return self._by_agent(observations), self._by_agent(info)
 
-    def step(self, actions: Mapping[str, Any]) -> Any:
-        """Let all agents act; those that have ended take their last action again, which the environment ignores."""
-        self._actions.update(actions)
-        observations, reward, *flags, info = self.env.step(tuple(self._actions.values()))
-        terminations, truncations = map(self._by_agent, flags)
-        over = {agent for agent in self.agents if terminations[agent] or truncations[agent]}
-        self.agents = [agent for agent in self.agents if agent not in over]
-        return *map(self._by_agent, (observations, reward)), terminations, truncations, self._by_agent(info)
+    def step(self, actions: Mapping[Any, Any]) -> Any:
+        """Let all agents act that have not ended."""
+        found = StepResult(*map(self._by_agent, self.env.step(self.joint(actions))))
+        self.agents = [agent for agent in self.agents if not found.is_over(agent)]
+        return tuple(found)
+
+    def _by_agent(self, values: Any) -> Mapping[Any, Any]:
+        """Return values by agent; one that is no sequence with a value for each agent is that of every agent."""
+        if isinstance(values, Mapping):
+            return values if self.has_names else dict.fromkeys(self.possible_agents, values)
+        try:
+            is_each = len(values) == len(self.possible_agents)
+        except TypeError:  # a number
+            is_each = False
+        return dict(zip(self.possible_agents, values if is_each else [values] * len(self.possible_agents), strict=True))

@@ -4,26 +4,41 @@ A seat is a policy at the table: some of the agents, each of which has a column 
 column e * n + i is agent i of n in environment e. An agent that is not there, because it is dead or not yet born, has a
 row that is not valid, with its blank observation. When no agent is left, the environment is reset in the same step, and
 the row has the first observations of the next episode, as in `hive.envs.vectors.python_vector`.
+
+An agent that ends and is in `agents` all the same has begun its next life, or the environment keeps the dead there. So
+it acts (`_again`). If it ends again at once, it is dead and its row is not valid; but once an agent has been seen to
+live on (`_revives`), that was the end of a short life.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
 from hive.envs.agents.bots import Bot
 from hive.envs.agents.interface import AgentView
 from hive.envs.agents.playable import Seated
-from hive.envs.agents.seats import MISSING, EndedEpisode, SeatRows
+from hive.envs.agents.seats import MISSING, EndedEpisode, EndInfos, SeatRows, end_episode
 from hive.envs.vectors import resetting
 from hive.envs.vectors.attributes import Pending
 from hive.envs.vectors.rows import StepRow
+from hive.errors import EnvironmentFailed
 
 RESULTS = "(observations, rewards, terminations, truncations, infos)"
 """What `step` of a parallel environment returns, each a dictionary by agent."""
+
+ALL = "__all__"  # the key of flags that hold for all agents, of RLlib
+
+
+WAITS = (
+    "repeat the last observation of an agent that waits, or let one wait in the first steps: hive then plays in turn"
+)
+
+
+class AgentWaits(EnvironmentFailed):
+    """An agent that has not ended is not to act in the next step."""
 
 
 class ParallelVector(Seated):
@@ -55,9 +70,10 @@ class ParallelVector(Seated):
             seat.begin()
         for table, seed in zip(self.tables, seeds, strict=True):
             table.left = -1
-            table.reset(int(seed))
+            table.begin(int(seed))
         for seat, out in zip(self.seats, observations, strict=True):
             seat.store(out)
+            self.notices.compare(seat.agents, out, seat.present)
 
     def step(self, actions: Sequence[NDArray[Any]], rows: Sequence[StepRow]) -> None:
         """Step every environment once with the stored actions of each seat, [B, ...]; write a row of each."""
@@ -69,6 +85,7 @@ class ParallelVector(Seated):
         self.env_steps += self.count
         for seat, row in zip(self.seats, rows, strict=True):
             seat.write(row)
+            self.notices.compare(seat.agents, row.observations, seat.present)
 
     def turns(self, seat: int) -> None:
         """Return None: every column has a row in each step."""
@@ -100,12 +117,20 @@ class _Table:
         self._checks = vector.seats[0].checks
         self._needs_state = any(seat.needs_state for seat in vector.seats)
         self._seats, self._ended = vector.seats, vector.ended
-        self._pending = vector.pending
+        self._pending, self._notices = vector.pending, vector.notices
         self._returns: dict[Any, float] = {}  # of the agents, in the running episode
         self.steps = 0  # of the running episode
         self.left = -1
         self._live: list[Any] = []
+        self._dead: set[Any] = set()  # those that have ended in the running episode
+        self._again: set[Any] = set()  # those of `_live` that have ended in the step before
+        self._revives = False  # whether an agent has lived on in the step after its end
         self._seen: dict[Any, Any] = {}  # raw observations of agents with a bot
+
+    def begin(self, seed: int) -> None:
+        """Start an episode after which nothing depends on earlier ones."""
+        self._revives = False
+        self.reset(seed)
 
     def reset(self, seed: int | None) -> None:
         """Start an episode."""
@@ -117,7 +142,8 @@ class _Table:
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Mapping):
             raise self._checks.wrong("reset", result, "(observations, infos), dictionaries by agent", self.number)
         observations, infos = result
-        self._returns, self.steps = {}, 0
+        self._returns, self.steps, self._infos = {}, 0, EndInfos()
+        self._dead, self._again = set(), set()
         for seat, column, view in self._players.values():
             seat.observations[column], seat.present[column] = view.blank, False
         self._live = self._agents(observations)
@@ -132,6 +158,9 @@ class _Table:
         agents = getattr(self._environment, "agents", None)
         return list(observations if agents is None else agents)
 
+    def _waits(self, what: str) -> AgentWaits:
+        return AgentWaits(str(self._checks.wrong_agents(what, self.number)), hint=WAITS, permanent=True)
+
     def _state(self) -> Any:
         try:
             return self._environment.state()
@@ -144,7 +173,7 @@ class _Table:
         for agent in agents:
             observation = observations.get(agent, MISSING)
             if observation is MISSING:
-                raise self._checks.wrong_agents(f"no observation of the live agent `{agent}`", self.number)
+                raise self._waits(f"no observation of the live agent `{agent}`")
             player = self._players.get(agent)
             info = infos.get(agent, {}) if isinstance(infos, Mapping) else {}
             if player is None:
@@ -163,6 +192,7 @@ class _Table:
         """Let all live agents act, and reset the environment when none is left."""
         live = self._live
         self.steps += 1
+        self._infos.go_on()
         actions = {
             agent: player[0].actions[player[1]]
             if (player := self._players.get(agent)) is not None
@@ -175,72 +205,132 @@ class _Table:
             raise self._checks.raised_by(error, "step", self.number) from error
         if not isinstance(result, tuple) or len(result) != 5 or not all(isinstance(one, Mapping) for one in result):
             raise self._checks.wrong("step", result, RESULTS + ", dictionaries by agent", self.number)
-        observations, rewards, terminations, truncations, infos = result
-        ended = self._credit(live, rewards, terminations, truncations, observations, infos)
-        there = self._agents(observations)
-        following = [agent for agent in there if agent not in ended]
-        if lost := next((agent for agent in live if agent not in ended and agent not in following), None):
-            raise self._checks.wrong_agents(
-                f"`agents` without `{lost}`, which was neither terminated nor truncated", self.number
-            )
-        following = [agent for agent in following if agent in live or not _is_over(agent, terminations, truncations)]
-        self._live = following
-        if following:
-            self._show(following, observations, infos)
+        found = StepResult(*result)
+        acted = self._alive(found)
+        ended = self._credit(acted, found)
+        self._dead |= ended
+        self._credit_others(acted, found)
+        self._live = self._following(acted, ended, found)
+        if self._live:
+            self._show(self._live, found.observations, found.infos)
             return
-        for seat in self._seats:
-            seat.end_episode(self.number, self._returns)
         self.finish(cut=False)
+
+    def _alive(self, found: StepResult) -> list[Any]:
+        """Return who has acted, without the dead that were asked once more; their rows are not valid."""
+        dead = {agent for agent in self._again if agent not in found.rewards or found.is_over(agent)}
+        self._revives |= self._again > dead
+        if self._revives or not dead:
+            return self._live
+        for seat, column, _ in (self._players[agent] for agent in dead if agent in self._players):
+            seat.acted[column] = False
+        return [agent for agent in self._live if agent not in dead]
+
+    def _following(self, acted: Sequence[Any], ended: set[Any], found: StepResult) -> list[Any]:
+        """Return who acts next. ended: those that have acted whose lives ended."""
+        there = self._agents(found.observations)
+        following = {agent for agent in acted if agent not in ended}
+        if lost := next((agent for agent in acted if agent in following and agent not in there), None):
+            raise self._waits(f"`agents` without `{lost}`, which was neither terminated nor truncated")
+        for agent in there:
+            may_be_born = agent not in self._live and not found.is_over(agent)
+            if may_be_born and (agent in found.observations or agent not in self._dead):
+                following.add(agent)
+        is_over = not following and (
+            not self._revives or {*self._live} <= self._again or any(found.flags(agent)[1] for agent in ended)
+        )
+        dead = ended | {agent for agent in self._again if agent not in acted}
+        if is_over or found.is_rllib or getattr(self._environment, "agents", None) is None:
+            dead = set()
+        self._again = {agent for agent in there if agent in dead and agent in found.observations}
+        return [agent for agent in there if agent in following or agent in self._again]
 
     def finish(self, *, cut: bool) -> None:
         """Tell of the running episode, which ends, and begin the next one, if there is one. cut: from outside."""
         returns = {str(agent): returned for agent, returned in self._returns.items()}
-        infos = dict(chain.from_iterable(seat.take_infos(self.number).items() for seat in self._seats))
+        infos = {} if cut else end_episode(self._seats, self.number, self._returns, self._infos)
         self._ended.append(EndedEpisode(self.number, returns, self.steps, cut, infos))
         self.left -= self.left > 0
         if self.left:
             self.reset(None)
 
-    def _credit(
-        self,
-        live: Sequence[Any],
-        rewards: Mapping[Any, Any],
-        terminations: Mapping[Any, Any],
-        truncations: Mapping[Any, Any],
-        observations: Mapping[Any, Any],
-        infos: Mapping[Any, Any],
-    ) -> set[Any]:
-        """Write the results of the agents that acted; return those whose episode ended."""
+    def _credit(self, acted: Sequence[Any], found: StepResult) -> set[Any]:
+        """Write the results of the agents that acted; return those whose life ended."""
         ended, state = set(), None
-        for agent in live:
-            reward = rewards.get(agent, MISSING)
-            terminated, truncated = terminations.get(agent, MISSING), truncations.get(agent, MISSING)
+        for agent in acted:
+            reward, (terminated, truncated) = found.reward(agent), found.flags(agent)
             if reward is MISSING or terminated is MISSING or truncated is MISSING:
                 what = "reward" if reward is MISSING else "entry in `terminations` or `truncations`"
                 raise self._checks.wrong_agents(f"no {what} of the agent `{agent}`, which acted", self.number)
             if terminated or truncated:
                 ended.add(agent)
+                self._infos.last[agent] = found.infos.get(agent, {})
             player = self._players.get(agent)
             if player is None:
-                number = self._checks.reward_of(agent, reward, self.number)
-                self._returns[agent] = self._returns.get(agent, 0.0) + number
+                self._add(agent, self._checks.reward_of(agent, reward, self.number))
                 continue
             seat, column, view = player
-            number = seat.credit(column, reward, bool(terminated), bool(truncated))
-            self._returns[agent] = self._returns.get(agent, 0.0) + number
-            if terminated or truncated:
-                seat.end_infos(column, infos.get(agent, {}))
-                if not terminated:
-                    if (last := observations.get(agent, MISSING)) is MISSING:
-                        raise self._checks.wrong_agents(
-                            f"no last observation of the truncated agent `{agent}`", self.number
-                        )
-                    if self._needs_state and state is None:
-                        state = self._state()
-                    seat.finals[column] = view.seen(last, infos.get(agent, {}), state, ended=True)
+            self._add(agent, seat.credit(column, reward, bool(terminated), bool(truncated)))
+            if truncated and not terminated:
+                if (last := found.observations.get(agent, MISSING)) is MISSING:
+                    raise self._checks.wrong_agents(
+                        f"no last observation of the truncated agent `{agent}`", self.number
+                    )
+                if self._needs_state and state is None:
+                    state = self._state()
+                seat.finals[column] = view.seen(last, found.infos.get(agent, {}), state, ended=True)
         return ended
 
+    def _credit_others(self, acted: Sequence[Any], found: StepResult) -> None:
+        """Count the rewards of agents that have not acted, in their returns; those of the dead are told."""
+        if not (len(found.rewards) > len(acted) or found.is_rllib):
+            return
+        have_acted = {*acted}
+        for agent, reward in found.rewards.items():
+            is_other = agent not in have_acted and (agent in self._players or str(agent) in self._bots)
+            if is_other and (number := self._checks.reward_of(agent, reward, self.number)):
+                self._add(agent, number)
+                if agent in self._dead:
+                    self._notices.late_reward(agent, number)
 
-def _is_over(agent: Any, terminations: Mapping[Any, Any], truncations: Mapping[Any, Any]) -> bool:
-    """Whether an agent that has not acted is dead: some environments keep the dead in `agents`."""
-    return bool(terminations.get(agent, False) or truncations.get(agent, False))
+    def _add(self, agent: Any, reward: float) -> None:
+        self._returns[agent] = self._returns.get(agent, 0.0) + reward
+
+
+class StepResult(NamedTuple):
+    """What `step` returned, by agent. RLlib's classes leave out agents, and give the flags of all by the key ALL."""
+
+    observations: Mapping[Any, Any]
+    rewards: Mapping[Any, Any]
+    terminations: Mapping[Any, Any]
+    truncations: Mapping[Any, Any]
+    infos: Mapping[Any, Any]
+
+    @property
+    def is_rllib(self) -> bool:
+        """Whether it is of RLlib's form."""
+        return ALL in self.terminations
+
+    @property
+    def ends_all(self) -> bool:
+        """Whether the flag of all is set."""
+        return bool(self.terminations.get(ALL) or self.truncations.get(ALL))
+
+    def reward(self, agent: Any) -> Any:
+        """Return the reward of an agent, MISSING if there is none and there must be."""
+        return self.rewards.get(agent, 0.0 if self.is_rllib else MISSING)
+
+    def flags(self, agent: Any) -> tuple[Any, Any]:
+        """Return whether an agent is terminated, and whether it is truncated; MISSING for what is not told."""
+        tables = self.terminations, self.truncations
+        terminated, truncated = (one.get(ALL) or one.get(agent, one.get(ALL, MISSING)) for one in tables)
+        return terminated, truncated
+
+    def known_flags(self, agent: Any) -> tuple[bool, bool]:
+        """Return the same, False for what is not told."""
+        terminated, truncated = (flag is not MISSING and bool(flag) for flag in self.flags(agent))
+        return terminated, truncated
+
+    def is_over(self, agent: Any) -> bool:
+        """Whether the life of an agent has ended: some environments keep the dead in `agents`."""
+        return any(self.known_flags(agent))

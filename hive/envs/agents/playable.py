@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.envs.agents.notices import Notices
 from hive.envs.agents.seats import EndedEpisode, SeatRows
 from hive.envs.loading import close
 from hive.envs.spaces.observation import ObservationSpec
@@ -102,6 +103,7 @@ class Seated:
         self.environments = environments
         self.seats = seats
         self.ended: list[EndedEpisode] = []  # since the caller has last emptied it
+        self.notices = Notices(id)
 
     @property
     def steps(self) -> NDArray[np.int64]:

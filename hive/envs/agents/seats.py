@@ -5,7 +5,6 @@ agents of n in each of E environments   ->   B = E * n columns, column e * n + i
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -36,7 +35,8 @@ TEAM = "return/team"
 class EndedEpisode(NamedTuple):
     """An episode of environment `number` that has ended after `steps` steps or turns. returns: of all agents.
 
-    cut: whether the environment would have gone on. infos: the chosen values of `info` of agents that have ended.
+    cut: whether the environment would have gone on; it then has no `info`. infos: the first agent of each seat -> the
+    chosen values of `info`, which an episode has once.
     """
 
     number: int
@@ -44,6 +44,20 @@ class EndedEpisode(NamedTuple):
     steps: int
     cut: bool
     infos: Mapping[str, Mapping[str, float]]
+
+
+class EndInfos:
+    """The infos of the agents that have ended in an episode. last: in its last step or turns; earlier: before."""
+
+    def __init__(self) -> None:
+        self.earlier: dict[Any, Any] = {}
+        self.last: dict[Any, Any] = {}
+
+    def go_on(self) -> None:
+        """Begin another step, or the turn of an agent that acts."""
+        if self.last:
+            self.earlier |= self.last
+            self.last = {}
 
 
 @dataclass(frozen=True)
@@ -150,7 +164,7 @@ class SeatRows:
         self.checks = AgentChecks(id, seat.spec.observation, self.agents, first)
         self._infos = Infos(self.checks, [name for name in info if not name.startswith(RETURN_OF)])
         self.info = info
-        self._episodes: dict[int, dict[str, float]] = {}  # environment -> returns that no row has yet
+        self._episodes: dict[int, dict[str, float]] = {}  # environment -> values of an episode that no row has yet
         self.begin()
 
     @property
@@ -176,8 +190,6 @@ class SeatRows:
         self._terminated, self._truncated = np.zeros(count, np.uint8), np.zeros(count, np.uint8)
         self.returns, self.lengths = np.zeros(count), np.zeros(count, np.int32)
         self.finals: dict[int, Any] = {}
-        self._values: dict[int, dict[str, float]] = {}
-        self._ended: dict[int, dict[str, Mapping[str, float]]] = defaultdict(dict)  # environment -> agent -> its values
         self._episodes.clear()
 
     def columns_of(self, number: int) -> Iterator[tuple[int, AgentView]]:
@@ -194,7 +206,6 @@ class SeatRows:
         self._terminated[:] = self._truncated[:] = 0
         self.observations = list(self._blank)
         self.finals.clear()
-        self._values.clear()
 
     def environment_actions(self, actions: NDArray[Any]) -> Sequence[Any]:
         """Return stored actions [B, ...] as the environment takes them, one of each column."""
@@ -212,39 +223,43 @@ class SeatRows:
         number, agent = divmod(column, len(self.agents))
         return self.checks.reward_of(self.agents[agent], reward, number)
 
-    def end_infos(self, column: int, info: Any) -> None:
-        """Keep the chosen values of `info` of an agent whose episode ends."""
-        if self._infos.names:
-            values = self._infos.of_one(column, info)
-            self._values.setdefault(column, {}).update(values)
-            number, agent = divmod(column, len(self.agents))
-            self._ended[number][self.agents[agent]] = values
+    def end_episode(self, number: int, returns: Mapping[Any, float], infos: EndInfos) -> Mapping[str, float]:
+        """Keep the returns and values of `info` of an episode, for the next row in which an agent ends.
 
-    def end_turns(self, column: int, total: float, info: Any) -> None:
-        """Keep the return of an agent that acts in turn, with rewards before its first turn, and values of `info`."""
-        self.returns[column] = total
-        self.end_infos(column, info)
+        number: of the environment. Return the values of `info`.
+        """
+        values = self._chosen(number, infos) if self._infos.names else {}
+        named = {RETURN_OF + str(agent): returned for agent, returned in returns.items()}
+        self._episodes[number] = {**values, **named, TEAM: sum(returns.values())}
+        return values
 
-    def take_infos(self, number: int) -> dict[str, Mapping[str, float]]:
-        """Return the chosen values of `info` of the agents that ended in this episode of environment `number`."""
-        return self._ended.pop(number, {})
+    def _chosen(self, number: int, infos: EndInfos) -> dict[str, float]:
+        """Return the values of `info` of an episode: the means of its agents' values.
 
-    def end_episode(self, number: int, returns: Mapping[Any, float]) -> None:
-        """Keep the returns of all agents of environment `number`, for its next row in which an agent ends."""
-        values = {RETURN_OF + str(agent): returned for agent, returned in returns.items()}
-        self._episodes[number] = {**values, TEAM: sum(returns.values())}
+        They are those of the seat's agents that were there at the end, or else of others that were, or else of the
+        seat's agents that had ended before.
+        """
+        own = {view.agent: column for column, view in self.columns_of(number)}
+        every = infos.earlier | infos.last
+        found = {agent: self._infos.of_one(own.get(agent, ~number), info) for agent, info in every.items()}
+        values: dict[str, float] = {}
+        for group in (infos.last.keys() & own.keys(), infos.last.keys(), own.keys()):
+            for name in self._infos.names:
+                each = [one[name] for agent, one in found.items() if agent in group and name in one]
+                if each and name not in values:
+                    values[name] = float(np.mean(each))
+        return values
 
     def ended(self, column: int) -> tuple[float, int, NDArray[np.float32]]:
         """Return the return, the length and the values of `info` [K] of an agent's episode, and forget them."""
         returned, length = float(self.returns[column]), int(self.lengths[column])
         values = self._values_of(column)
-        self._values.pop(column, None)
         self.returns[column], self.lengths[column] = 0.0, 0
         return returned, length, values
 
     def _values_of(self, column: int) -> NDArray[np.float32]:
-        """Return the values of `info` [K] of a column whose episode ends, and the oldest returns that no row has."""
-        values = {**self._values.get(column, {}), **self._episodes.pop(column // len(self.agents), {})}
+        """Return what the last episode of a column's environment has, [K]; NaN if another row has it."""
+        values = self._episodes.pop(column // len(self.agents), {})
         return np.array([values.get(name, np.nan) for name in self.info], np.float32)
 
     def store(self, out: NDArray[Any]) -> None:
@@ -270,6 +285,13 @@ class SeatRows:
                 row.infos[column] = self._values_of(column)
         self.returns[ended], self.lengths[ended] = 0.0, 0
         self.store(row.observations)
+
+
+def end_episode(
+    seats: Sequence[SeatRows], number: int, returns: Mapping[Any, float], infos: EndInfos
+) -> dict[str, Mapping[str, float]]:
+    """Let the seats keep what an episode has; return `EndedEpisode.infos`."""
+    return {seat.agents[0]: values for seat in seats if (values := seat.end_episode(number, returns, infos))}
 
 
 def with_returns(info: Sequence[str], environment: EnvironmentSpec) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from hive.envs.agents.interface import acts_in_turn, views_of
 from hive.envs.agents.parallel import ParallelVector
 from hive.envs.agents.seats import Seat, SeatRows
 from hive.envs.agents.turns import TurnsVector
+from hive.envs.agents.waiting import InTurn
 from hive.envs.context import EnvContext
 from hive.envs.make import make_each
 from hive.envs.recipe import Recipe
@@ -59,8 +60,11 @@ def table_of(
     for each, bots_of_one in zip(views, acting, strict=True):
         for agent, bot in bots_of_one.items():
             bot.view = each[agent] if bot.sees_view else None
-    kind = TurnsVector if acts_in_turn(environments[0]) else ParallelVector
-    return kind(id, environments, rows, acting, [one.reset_options for one in recipes])
+    options = [one.reset_options for one in recipes]
+    if not seats[0].spec.takes_turns:
+        return ParallelVector(id, environments, rows, acting, options)
+    in_turn = [one if acts_in_turn(one) else InTurn(one) for one in environments]
+    return TurnsVector(id, in_turn, rows, acting, options)
 
 
 def seat_of_all(policy: str, spec: EnvironmentSpec) -> Seat:

@@ -12,7 +12,6 @@ and goes on to the next turn of an agent that learns; bots act in between.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +19,10 @@ from numpy.typing import NDArray
 
 from hive.envs.agents.bots import Bot
 from hive.envs.agents.interface import AgentView
+from hive.envs.agents.notices import Clearing
 from hive.envs.agents.playable import Seated
-from hive.envs.agents.seats import MISSING, EndedEpisode, SeatRows
+from hive.envs.agents.seats import MISSING, EndedEpisode, EndInfos, SeatRows, end_episode
+from hive.envs.agents.waiting import InTurn
 from hive.envs.vectors.resetting import begin
 from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
@@ -65,14 +66,14 @@ class TurnsVector(Seated):
     ) -> None:
         super().__init__(id, environments, seats)
         self.games: list[Game] = [
-            Game(number, one, seats, bots[number], self.ended, reset_options[number])
+            Game(number, one, seats, bots[number], self, reset_options[number])
             for number, one in enumerate(environments)
         ]
         self.each = self.games
 
     @property
     def env_steps(self) -> int:
-        """Turns in which an agent has acted, in all environments since they were made."""
+        """Turns in which an agent has acted, or steps (`Game.steps`), in all environments since they were made."""
         return sum(game.turns for game in self.games)
 
     def reset(self, seeds: Sequence[int], observations: Sequence[NDArray[Any]] | None = None) -> None:
@@ -134,10 +135,10 @@ class Game:
         environment: Any,
         seats: Sequence[SeatRows],
         bots: Mapping[str, Bot],
-        ended: list[EndedEpisode],
+        vector: TurnsVector,
         reset_options: Mapping[str, Any],
     ) -> None:
-        """ended: gets every episode that ends. reset_options: for all resets."""
+        """reset_options: for all resets."""
         self.number = number
         self._reset_options = reset_options
         self._environment = environment
@@ -148,7 +149,8 @@ class Game:
             for column, view in seat.columns_of(number):
                 self._players[view.agent] = position, column, view
         self._checks = seats[0].checks
-        self._ended = ended
+        self._ended, self._notices = vector.ended, vector.notices
+        self._clearing = Clearing()
         self.turns = 0
         self.left = -1
         self.completed: list[Completed] = []
@@ -176,14 +178,36 @@ class Game:
         self._acted: set[Any] = set()  # agents that have acted in this episode
         self._over: set[Any] = set()  # agents that have ended
         self._returns: dict[Any, float] = {}
+        self._earlier: dict[Any, float] = {}  # the returns of those that have begun another life, before that
+        self._sums: dict[Any, float] = {}  # of those that have had their last turn: the sum of rewards after it
+        self._infos, self._clearing = EndInfos(), self._clearing.anew()
         self._begun = self.turns
+        self._notices.begin(self.number)
+
+    def _begin_life(self, agent: Any) -> None:
+        """Let an agent that has ended act again."""
+        self._over.discard(agent)
+        self._acted.discard(agent)
+        self._sums.pop(agent, None)
+        self._earlier[agent] = self._returns.get(agent, 0.0)
 
     def _step(self, action: Any) -> None:
-        self.turns += action is not None
+        environment = self._environment
+        before = environment.made if isinstance(environment, InTurn) else None
+        if action is not None:
+            self._infos.go_on()
         try:
-            self._environment.step(action)
+            environment.step(action)
         except BaseException as error:
             raise self._checks.raised_by(error, "step", self.number) from error
+        self.turns += action is not None if before is None else environment.made - before
+        if action is not None and not self._clearing.is_known:
+            self._clearing.stepped(self._agent, getattr(environment, "rewards", None))
+
+    def _sum_of(self, agent: Any) -> float:
+        """Return the sum of rewards of an agent that has no turn any more; 0 where there is none."""
+        sums = getattr(self._environment, "_cumulative_rewards", None) or {}
+        return self._checks.reward_of(agent, sums.get(agent, 0.0), self.number)
 
     def _advance(self) -> None:
         episodes = dead_turns = 0
@@ -204,10 +228,10 @@ class Game:
             observation, reward, terminated, truncated, info = self._last_of(agent)
             ends = bool(terminated or truncated)
             player = self._players.get(agent)
+            if agent in self._over and not ends:
+                self._begin_life(agent)
             if agent not in self._over:
                 self._credit(agent, player, reward, bool(terminated), bool(truncated), observation, info)
-            elif not ends:
-                raise self._checks.wrong_agents(f"a turn of the agent `{agent}`, which has ended", self.number)
             dead_turns = dead_turns + 1 if ends else 0
             if dead_turns > len(self._players) + len(self._bots):
                 raise self._checks.wrong_agents(
@@ -215,12 +239,14 @@ class Game:
                 )
             if ends:
                 self._step(None)
+                self._sums[agent] = self._sum_of(agent)
             elif player is None:
                 bot = self._bot(agent)
                 self._step(bot.act(bot.seen(observation, info, self._environment_state)))
             else:
                 seat, column, view = player
                 self.turn = Turn(seat, column, view.seen(observation, info, self._state(view)))
+                self._notices.compare_turn(self._seats[seat].agents, self.number, agent, self.turn.observation)
                 return
 
     def _selected(self) -> Any:
@@ -272,31 +298,35 @@ class Game:
         ends = terminated or truncated
         if ends:
             self._over.add(agent)
+            self._infos.last[agent] = info
+        number = self._checks.reward_of(agent, reward, self.number)
+        self._returns[agent] = self._returns.get(agent, 0.0) + number
+        if not self._clearing.is_known and self._clearing.keeps_sum(agent, number):
+            self._notices.kept_sum(agent)
         if player is None:
-            number = self._checks.reward_of(agent, reward, self.number)
-            self._returns[agent] = self._returns.get(agent, 0.0) + number
             return
         position, column, view = player
-        seat = self._seats[position]
-        number = seat.number(column, reward)
-        self._returns[agent] = self._returns.get(agent, 0.0) + number
         if agent in self._acted:
             final = None
             if truncated and not terminated:
                 final = view.seen(observation, info, self._state(view), ended=True)
             self.completed.append(Completed(position, column, number, terminated, truncated and not terminated, final))
             if ends:
-                seat.end_turns(column, self._returns[agent], info)
+                self._seats[position].returns[column] = self._returns[agent] - self._earlier.get(agent, 0.0)
 
     @property
     def steps(self) -> int:
-        """Turns of the running episode in which an agent has acted."""
+        """Turns of the running episode in which an agent has acted; steps, of agents that act in some."""
         return self.turns - self._begun
 
     def finish(self, *, cut: bool) -> None:
         """Tell of the running episode, which ends. cut: from outside."""
+        for agent, before in self._sums.items():
+            if late := self._sum_of(agent) - before:
+                self._returns[agent] += late
+                self._notices.late_reward(agent, late)
         returns = {str(agent): returned for agent, returned in self._returns.items()}
-        infos = dict(chain.from_iterable(seat.take_infos(self.number).items() for seat in self._seats))
+        infos = {} if cut else end_episode(self._seats, self.number, self._returns, self._infos)
         self._ended.append(EndedEpisode(self.number, returns, self.steps, cut, infos))
         self.left -= self.left > 0
 
@@ -318,5 +348,3 @@ class Game:
             info = getattr(environment, "infos", {}).get(agent, {})
             self._credit(agent, player, rewards[agent], bool(flags[0]), bool(flags[1]), observation, info)
         self.finish(cut=False)
-        for seat in self._seats:
-            seat.end_episode(self.number, self._returns)

@@ -144,6 +144,11 @@ class HelpedVector:
         return found
 
     @property
+    def notices(self) -> Any:
+        """What the environments of this process have shown, of several agents; None of one agent."""
+        return getattr(self.own, "notices", None)
+
+    @property
     def runs_python(self) -> bool:
         """Whether a step runs Python code of an environment."""
         return runs_python(self.own)
