@@ -147,7 +147,7 @@ def dotted(node: ast.expr) -> str:
 
 def is_guard(node: ast.AST, *texts: str) -> bool:
     """Return whether `node` is an `if` with one of these tests, such as `TYPE_CHECKING`."""
-    return isinstance(node, ast.If) and ast.unparse(node.test) in texts
+    return bool(texts) and isinstance(node, ast.If) and ast.unparse(node.test) in texts
 
 
 def walk(node: ast.AST, *, skip: tuple[str, ...] = ()) -> Iterator[ast.AST]:
@@ -162,7 +162,7 @@ def walk(node: ast.AST, *, skip: tuple[str, ...] = ()) -> Iterator[ast.AST]:
 def imports(path: Path, *, skip: tuple[str, ...] = ()) -> dict[str, int]:
     """Return the full names of all modules that a file imports anywhere, and the line of each."""
     found: dict[str, int] = {}
-    for node in walk(tree_of(path), skip=skip):
+    for node in walk(tree_of(path), skip=skip) if skip else nodes_of(path):
         if isinstance(node, ast.Import):
             found.update((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -511,13 +511,14 @@ def hidden(node: ast.ImportFrom) -> set[str]:
 
 
 def faults_of_a_test(path: Path) -> Iterator[Violation]:
-    for name, line in imports(path).items():
+    text = path.read_text()
+    for name, line in imports(path).items() if "mock" in text else ():  # parsing all tests takes seconds
         if name.startswith(("unittest.mock", "mock")):
             yield path, line, f"imports {name}: a small fake shows more than a mock"
-    for node in nodes_of(path):
+    for node in nodes_of(path) if "time.sleep" in text else ():
         if isinstance(node, ast.Call) and dotted(node.func) == "time.sleep" and "live" not in path.parts:
             yield path, node.lineno, "sleeps: wait for a condition, or use a clock of hive.clock"
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         if re.search(r"""sys\.executable, "-(?!P")""", line):
             yield path, number, "starts Python without -P, which would import the sources of the current folder"
 
