@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ class Place:
     folder: Path
     runs: Path
     capture: pytest.CaptureFixture[str]
+    untrained: Callable[[tuple[int, ...], int, tuple[str, ...]], Path]
     supervisors: list[FakeSupervisor] = field(default_factory=list)
 
     def hive(self, *words: object) -> Done:
@@ -108,21 +110,8 @@ class Place:
 
         sets: keys of its config.
         """
-        from hive.networks import aligned_block
-        from hive.training import Blueprint
-
         run = self.ended(**changes)
-        run.resolved_file.write_text(render(load_config("cartpole.toml", list(sets), text=ENV)))
-        blueprint = Blueprint(load_config(run.resolved_file))
-        block = aligned_block(blueprint.flat.block_bytes)
-        blueprint.flat.initialize_into(block)
-        tensors = blueprint.flat.arrays(block)
-        for update in (*updates, best):
-            state = {"policy": blueprint.policy(), "env_steps": 32 * update, "updates": update, "mean_return": 90.0}
-            if update == best:
-                replace_best(run.best, update, tensors=tensors, state=state)
-            else:
-                write_checkpoint(run.checkpoints, update, tensors=tensors, parts={}, state=state)
+        shutil.copytree(self.untrained((*updates,), best, (*sets,)), run.path, dirs_exist_ok=True)
         return run
 
     def live(self, status: dict[str, Any] | None, name: str = "cartpole", **facts: Any) -> RunDirectory:
@@ -151,14 +140,46 @@ class Place:
         write_run_facts(directory, facts)
 
 
+@pytest.fixture(scope="session")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[int, ...], int, tuple[str, ...]], Path]:
+    """Folders of runs as `Place.trained` makes them, which tests copy."""
+    folder = tmp_path_factory.mktemp("untrained")
+
+    @functools.cache
+    def made(updates: tuple[int, ...], best: int, sets: tuple[str, ...]) -> Path:
+        from hive.networks import aligned_block
+        from hive.training import Blueprint
+
+        run = RunDirectory.create(folder, "run")
+        config = load_config("cartpole.toml", list(sets), text=ENV)
+        run.resolved_file.write_text(render(config))
+        blueprint = Blueprint(config)
+        block = aligned_block(blueprint.flat.block_bytes)
+        blueprint.flat.initialize_into(block)
+        tensors = blueprint.flat.arrays(block)
+        for update in (*updates, best):
+            state = {"policy": blueprint.policy(), "env_steps": 32 * update, "updates": update, "mean_return": 90.0}
+            if update == best:
+                replace_best(run.best, update, tensors=tensors, state=state)
+            else:
+                write_checkpoint(run.checkpoints, update, tensors=tensors, parts={}, state=state)
+        return run.path
+
+    return made
+
+
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Place]:
+def place(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    untrained: Callable[[tuple[int, ...], int, tuple[str, ...]], Path],
+) -> Iterator[Place]:
     folder = Path(tempfile.mkdtemp(prefix="hv"))  # a short name: a socket's path has 107 bytes
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HIVE_HOME", str(folder / "runs"))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setattr(sys, "path", list(sys.path))  # a command puts its folder there
-    made = Place(folder, folder / "runs", capsys)
+    made = Place(folder, folder / "runs", capsys, untrained)
     yield made
     for supervisor in made.supervisors:
         supervisor.close()
