@@ -325,6 +325,15 @@ def test_actors_that_delay_the_end_are_named(place: Place, monkeypatch: pytest.M
     assert lines.index(late[0]) > lines.index("stopping: saving the state - Ctrl-C again to stop at once")
 
 
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """Let SIGHUP end the process, as in a terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
 def test_a_terminal_that_goes_away_leaves_the_run_alone(place: Place) -> None:
     run, before = place.never_begun(), signal.getsignal(signal.SIGHUP)
     process = FakeProcess(nothing, lambda: signal.raise_signal(signal.SIGHUP), *[nothing] * 9)
