@@ -1,4 +1,4 @@
-"""The C++ tests of native/tests, each built by one compiler call and run; four of them under TSan too.
+"""The C++ tests of native/tests, built and run; four of them under TSan too.
 
 The everyday tier has those of lock-free code, because tests in Python check the results of the other sources.
 
@@ -8,9 +8,11 @@ sanitize sets, runs each plain and under both sanitizers, and the hammers n time
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,17 +95,26 @@ def run(command: list[str | Path]) -> None:
         pytest.fail("\n".join([how, text[-8000:], *hints]))
 
 
-def build(folder: Path, unit: str, sanitizer: str) -> Path:
-    program = folder / f"{unit}-{sanitizer}"
-    sources = [NATIVE / "src" / f"{needed}.cpp" for needed in (unit, *NEEDS.get(unit, ()))]
-    sources.append(NATIVE / "tests" / f"test_{unit}.cpp")
-    include = [f"-I{folder}" for folder in (NATIVE / "include", NATIVE.parent)]  # the last: for hive/env.h
-    run([COMPILER, *FLAGS, *SANITIZERS[sanitizer], *include, *sources, "-o", program])
-    return program
+@pytest.fixture(scope="module")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, str], Path]:
+    """Compiles a source once for all programs that need it."""
+    folder = tmp_path_factory.mktemp("objects")
+    include = [f"-I{path}" for path in (NATIVE / "include", NATIVE.parent)]  # the last: for hive/env.h
+
+    @functools.cache
+    def compiled(source: Path, sanitizer: str) -> Path:
+        made = folder / f"{sanitizer}-{'-'.join(source.relative_to(NATIVE).with_suffix('.o').parts)}"
+        run([COMPILER, *FLAGS, *SANITIZERS[sanitizer], *include, "-c", source, "-o", made])
+        return made
+
+    return compiled
 
 
 @pytest.mark.parametrize(("unit", "sanitizer"), CASES)
-def test_unit(tmp_path: Path, unit: str, sanitizer: str) -> None:
-    program = build(tmp_path, unit, sanitizer)
+def test_unit(tmp_path: Path, objects: Callable[[Path, str], Path], unit: str, sanitizer: str) -> None:
+    sources = [NATIVE / "src" / f"{needed}.cpp" for needed in (unit, *NEEDS.get(unit, ()))]
+    parts = [objects(source, sanitizer) for source in (*sources, NATIVE / "tests" / f"test_{unit}.cpp")]
+    program = tmp_path / unit
+    run([COMPILER, "-pthread", *SANITIZERS[sanitizer], *parts, "-o", program])
     launcher = [sys.executable, "-P", "-c", FIXED_ADDRESSES] if sanitizer == "thread" else []
     run([*launcher, program, LENGTH or SHORT[sanitizer]])
