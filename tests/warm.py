@@ -45,6 +45,7 @@ IMPORTED = (
     "hive.envs.vectors.compiled_vector",
 )
 ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = ROOT / "scripts"
 # Variables that are read when a process or a library begins, so that a fork cannot follow them. PYTHONPATH it can.
 STARTUP = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "GLIBC", "OMP_", "MKL_", "OPENBLAS", "NUMEXPR", "ATEN_", "TORCH")
 PAD, PAD_BYTES = "HIVE_TESTS_PAD", 96 << 10  # room for the environment of a forked process, as /proc shows it
@@ -141,7 +142,9 @@ class Warm:
             return False
         program = [os.fspath(word) for word in args[1:]]
         is_module = program[:2] == ["-P", "-m"] and program[2:3] and program[2] in MODULES
-        is_script = not self.forked and program[:1] and program[0].endswith(".py")
+        is_script = (
+            not self.forked and program[:1] and (program[0].endswith(".py") or Path(program[0]).parent == SCRIPTS)
+        )
         return bool(is_module or is_script) and (not self.forked or len(os.listdir("/proc/self/task")) == 1)
 
     def _forked(self, job: Mapping[str, Any], held: Sequence[int]) -> int:
