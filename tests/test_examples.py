@@ -61,6 +61,7 @@ def test_there_are_examples() -> None:
 FASTER = {"nstep-q": ["algorithm.exploration_steps=60_000", "collection.rollout=8"]}  # explores less, updates more
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("scheme", ["a3c", "dd-ppo", "nstep-q", "pqn", "rapid"])
 def test_a_short_form_of_it_learns(scheme: str, tmp_path: Path) -> None:
     """The goal is episodes four times as long as by chance, a twentieth of the steps to solve the task."""

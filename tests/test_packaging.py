@@ -126,12 +126,12 @@ def install_and_train(folder: Path, file: Path, path: str) -> None:
     assert "of no other distribution" in ran(programs / "hive", "doctor", env=env, cwd=folder)
 
 
-@pytest.mark.full(reason="compiles and installs hive")
+@pytest.mark.full(reason="compiles and installs hive, as `.ci/run` does", rotates=True)
 def test_the_source_distribution_installs_in_an_empty_environment(sdist: Path, tmp_path: Path) -> None:
     install_and_train(tmp_path, sdist, os.environ["PATH"])
 
 
-@pytest.mark.full(reason="compiles and installs hive")
+@pytest.mark.full(reason="compiles and installs hive, as `.ci/run` does", rotates=True)
 def test_the_wheel_installs_in_an_empty_environment_without_a_compiler(sdist: Path, tmp_path: Path) -> None:
     ran(sys.executable, "-P", "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, sdist)
     (wheel,) = tmp_path.glob("*.whl")

@@ -320,7 +320,7 @@ def test_every_element_reaches_every_network(tmp_path: Path) -> None:
     run(EXAMPLES, tmp_path)
 
 
-@pytest.mark.full(reason="1,000 random spaces take a minute")
+@pytest.mark.full(reason="1,000 random spaces, always the same ones, take a minute", rotates=True)
 def test_every_element_reaches_every_network_in_many_more_spaces(tmp_path: Path) -> None:
     run(ALL_EXAMPLES, tmp_path)
 

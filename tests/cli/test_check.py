@@ -187,7 +187,8 @@ def test_an_environment_is_examined_without_a_config(place: Place) -> None:
     assert not place.runs.exists()
 
 
-def test_the_environment_of_a_config_is_examined_with_its_keys(place: Place) -> None:
+def test_the_environment_of_a_config_is_examined_with_its_keys(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "LONGER", 1)
     (place.folder / "careless_in_check.py").write_text(CARELESS)
     path = place.config(SMALL + "[env.options]\n")
     found = json.loads(place.hive("check", path, "--env", "careless_in_check:Env", "--json").out)
@@ -349,7 +350,7 @@ FIRST = f"""
 import sys
 if "torch" in sys.modules:
     raise ImportError("import torch after this module")
-{CARELESS}
+{CARELESS.replace("1.0, False", "1.0, True")}
 """
 
 
@@ -407,7 +408,7 @@ def test_the_memory_of_the_policy_is_one_line() -> None:
     ]
 
 
-COUNTS_ITSELF = CARELESS.replace(
+COUNTS_ITSELF = CARELESS.replace("1.0, False", "1.0, True").replace(
     "    def reset(",
     """    def __init__(self):
         with open("built.txt", "a") as file:

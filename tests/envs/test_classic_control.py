@@ -81,7 +81,7 @@ def test_options_have_the_effect_of_gymnasium(id: str, options: dict[str, Any]) 
     compare(id, options, 4, 200)
 
 
-@pytest.mark.full(reason="a million steps of Gymnasium take a minute")
+@pytest.mark.full(reason="a million steps of Gymnasium take a minute", rotates=True)
 @pytest.mark.parametrize("id", IDS)
 def test_a_million_steps_have_the_bytes_of_gymnasium(id: str) -> None:
     terminated, truncated = compare(id, {}, 64, 15_700)

@@ -19,6 +19,7 @@ def agent(folder: Path, *, shared: bool = True, saved_every: int = 100) -> actor
 LEARNED = 80.0  # four times what chance gives; seeds 0 to 2 reach 153 to 340
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("shared", [pytest.param(True, marks=pytest.mark.full(reason="three seconds")), False])
 def test_a_short_form_learns(shared: bool, tmp_path: Path) -> None:
     made = agent(tmp_path, shared=shared)

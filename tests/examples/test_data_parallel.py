@@ -38,7 +38,7 @@ def test_it_learns_what_the_arms_are() -> None:
     assert produced - sum(summary.channels["gradients"]["dropped"].values()) == 2 * steps
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_weights_are_bit_identical_after_kills(seed: int) -> None:
     outcome = survived(easy, seed, deaths=4, after=150).outcome
     assert outcome is not None

@@ -90,7 +90,7 @@ def test_a_run_whose_disk_is_full_to_the_end_says_so_at_once_and_how_it_ended(sm
     assert not (run / ".reserve").exists()
 
 
-@pytest.mark.full(reason="a folder is removed rarely")
+@pytest.mark.full(reason="a folder is removed rarely", rotates=True)
 def test_a_run_whose_directory_is_removed_ends(house: House) -> None:
     assert house.hive("up", house.cartpole(more=CHECKPOINTS), "-d").returncode == 0
     house.until_steps("cart-1", 1)
@@ -110,7 +110,7 @@ def stopped_supervisor(house: House) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.full(reason="a folder is removed rarely")
+@pytest.mark.full(reason="a folder is removed rarely", rotates=True)
 def test_a_run_whose_socket_folder_is_removed_is_seen_and_restarts_actors(house: House) -> None:
     run = house.home / "cart-1"
     assert house.hive("up", house.cartpole(), "-d").returncode == 0
@@ -131,7 +131,7 @@ def test_a_run_whose_socket_folder_is_removed_is_seen_and_restarts_actors(house:
     assert ended["socket folder removed"] is not None
 
 
-@pytest.mark.full(reason="a folder is removed rarely")
+@pytest.mark.full(reason="a folder is removed rarely", rotates=True)
 def test_a_run_whose_socket_folder_cannot_be_made_again_is_ended_and_saved(house: House) -> None:
     run = house.home / "cart-1"
     assert house.hive("up", house.cartpole(more=CHECKPOINTS), "-d").returncode == 0

@@ -49,7 +49,7 @@ FULL = pytest.mark.full("other forms take the same path", rotates=True)
     ("form", "number", "code", "reason"),
     [
         ("callback", signal.SIGTERM, -signal.SIGTERM, "SIGTERM"),
-        ("loop", signal.SIGINT, -signal.SIGINT, "Ctrl-C"),
+        pytest.param("loop", signal.SIGINT, -signal.SIGINT, "Ctrl-C", marks=pytest.mark.rotates),
         ("thread", signal.SIGKILL, -signal.SIGKILL, GONE),
         pytest.param("pool", signal.SIGINT, -signal.SIGINT, "Ctrl-C", marks=FULL),
         pytest.param("handler", signal.SIGTERM, 7, "SystemExit in the program", marks=FULL),

@@ -72,8 +72,8 @@ def killed(house: House, sets: list[str], victims: tuple[str, ...]) -> dict[str,
     ("workers", "victims", "more"),
     [
         (2, ("gradient-worker", "learner"), (*LAGGING, *NORMALISED)),
-        (1, ("learner", "gradient-worker", "recorder"), ("run.carrier=zmq",)),
-        (2, ("gradient-worker", "learner"), (*LAGGING, "run.scheme=rainbow")),
+        pytest.param(1, ("learner", "gradient-worker", "recorder"), ("run.carrier=zmq",), marks=pytest.mark.rotates),
+        pytest.param(2, ("gradient-worker", "learner"), (*LAGGING, "run.scheme=rainbow"), marks=pytest.mark.rotates),
     ],
     ids=["2 x 2", "1 x 1", "2 x 2, rainbow"],
 )

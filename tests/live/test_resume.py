@@ -80,11 +80,11 @@ SETTINGS = (
     "checkpoint.every={updates=30}",
     "record.every_s=0.01",  # many lines: one that is told twice, or lost, shall not go unseen
 )
-ROUNDS = 110  # of a run
+ROUNDS = 80  # of a run
 STEPS_OF_A_ROUND = 64  # of one collector
 KILLS = 2
 KILLED_AFTER = 35  # rounds, at least, before the first kill: there must be a checkpoint to resume from
-KILLED_BEFORE = 80  # rounds, all incarnations together
+KILLED_BEFORE = 70  # rounds, all incarnations together
 EVERY_DAY = "ppo pipelined, 2 x 2, normalised, decentralized, global generators, a callback"
 SAME = ("weights_sha256", "updates", "env_steps", "episodes", "mean_return_100", "exact")
 SAME_LINES = ("steps", "episodes", "return/mean_100", "learner/learning_rate", "learner/skipped")

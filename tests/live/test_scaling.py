@@ -23,8 +23,8 @@ def workers(house: House) -> Counter[str]:
     "mode",
     [
         "pipelined",
-        pytest.param("asynchronous", marks=pytest.mark.full(reason="the stages of the pipelined mode")),
-        pytest.param("ppo", marks=pytest.mark.full(reason="the stages of the pipelined mode")),
+        pytest.param("asynchronous", marks=pytest.mark.full(reason="the stages of the pipelined mode", rotates=True)),
+        pytest.param("ppo", marks=pytest.mark.full(reason="the stages of the pipelined mode", rotates=True)),
     ],
 )
 def test_up_and_down_on_a_running_trainer(house: House, mode: str) -> None:

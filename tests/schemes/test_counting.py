@@ -28,7 +28,7 @@ from hive.runtime import Slot, Topology
 from hive.training import CollectorActor
 from hive.training.update.learner import PASSED
 
-EVERY_DAY, FULL = 20, 400  # examples
+EVERY_DAY, FULL = 20, 200  # examples
 REPLAYING = ("apex", "c51", "ddpg", "dqn", "qr-dqn", "rainbow", "sac", "td3")
 CONTINUOUS = ("ddpg", "sac", "td3")
 BY_EPOCHS = ("dd-ppo", "ppo", "pqn", "rapid")  # several gradients a round

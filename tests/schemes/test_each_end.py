@@ -57,6 +57,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "ddpg": REPLAY,
 }
 """Scheme -> the keys of its run."""
+AS_OTHERS = {"a3c", "dd-ppo", "rapid", "single", "qr-dqn", "rainbow", "apex", "ddpg"}  # with the code of others
 ELSEWHERE = {"ippo", "mappo", "bc"}  # of several agents, and without values
 
 
@@ -73,7 +74,9 @@ def values_of(blueprint: Blueprint) -> Any:
         return outputs[1].numpy() if of_actions is None else of_actions(outputs[0].numpy()).max(1)
 
 
-@pytest.mark.parametrize("scheme", RUNS)
+@pytest.mark.parametrize(
+    "scheme", [pytest.param(name, marks=pytest.mark.rotates) if name in AS_OTHERS else name for name in RUNS]
+)
 def test_the_value_of_each_end_is_learned(tmp_path: Path, scheme: str) -> None:
     """Terminated, truncated by the environment and by a limit, and both flags at once."""
     agents = scheme in ("sac", "td3", "ddpg")

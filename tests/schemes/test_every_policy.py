@@ -153,7 +153,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIVE_HOME", str(tmp_path / "runs"))
 
 
-FULL = pytest.mark.full(reason="whole runs of all keys: 60 s")
+FULL = pytest.mark.full(reason="whole runs of all keys: 60 s", rotates=True)
 
 
 @pytest.mark.parametrize(
