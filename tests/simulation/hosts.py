@@ -34,13 +34,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.config import Config, load_config
-from hive.errors import HiveError, HostLost
+from hive.errors import HiveError, HostLost, VersionGone
 from hive.experience import SEQUENCE, SOURCE, VERSION
 from hive.hosts.agent import STOP_S, Agent, facts_of
 from hive.hosts.files import HostFacts, JoinFile
 from hive.hosts.head import HostLink
 from hive.hosts.host import RunLink
-from hive.hosts.messages import TO_HEAD, Accepted, ActorQuery, ActorReply, Join
+from hive.hosts.messages import RUN_ENDED, TO_HEAD, Accepted, ActorQuery, ActorReply, Join
 from hive.hosts.part import part_of
 from hive.records import RunDirectory
 from hive.runtime import Bytes, Inlet, Slot, Topology
@@ -169,8 +169,9 @@ class Records:
     evaluated: Counter[int] = field(default_factory=Counter)  # turns whose evaluation reached the recorder
 
     def quiet(self, since_s: float) -> bool:
-        """Return whether nothing has happened to any machine from a time on."""
-        return not any(since_s <= float(line.split()[0]) < self.over_s for line in self.history)
+        """Return whether nothing has happened to any machine from a time on, until its agent left the ended run."""
+        lines = (line for line in self.history if not line.endswith(RUN_ENDED))
+        return not any(since_s <= float(line.split()[0]) < self.over_s for line in lines)
 
     def fail(self, text: str) -> None:
         if text not in self.wrong:
@@ -349,7 +350,11 @@ class _HostLink(HostLink):
         key, expected = (due.evaluator, due.turn), float(weights[:4].view(np.float32)[0])
         begun_s = self.now_s()
         self.records.requests[key] = begun_s, math.inf
-        made = await super().evaluate(due, weights)
+        try:
+            made = await super().evaluate(due, weights)
+        except VersionGone:  # the host has lost it
+            self.records.requests[key] = begun_s, self.now_s()
+            raise
         self.records.requests[key] = begun_s, self.now_s()
         if (made.turn, made.deviation) != (due.turn, expected):
             self.records.fail(f"the evaluation of turn {due.turn} is that of other weights")
