@@ -97,9 +97,9 @@ def test_an_evaluation_follows_from_its_seed_and_turn_whatever_happens_between_i
     for turn in (3, 3, 4):
         evaluator = Evaluator.of_run(blueprint)
         evaluator.begin(EvaluationDue(turn, turn, 0, 0, 0.0))
-        seen = [evaluator.row.observations.tolist()]
+        seen = [evaluator.play.rows[0].observations.tolist()]
         while evaluator.step() is None:
-            seen.append(evaluator.row.observations.tolist())
+            seen.append(evaluator.play.rows[0].observations.tolist())
             disturb()
         played.append(seen)
     assert played[0] == played[1]
