@@ -15,18 +15,14 @@ actions have no effect on what follows, or the observations tell the time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.envs.random_actions import RandomActions
-from hive.envs.vectors.native_vector import NativeVector
-from hive.envs.vectors.python_vector import PythonVector
-from hive.envs.vectors.rows import StepRow
-from hive.envs.vectors.seeding import seed_globals
+from hive.envs.random_play import Player, play
 from hive.records.run_warnings import FAILURES_TRUNCATED, LIMIT_TERMINATED
 
 SEEDS = range(4)  # of the episodes that are compared
@@ -60,37 +56,29 @@ class PlayedEpisode:
         return same and all(map(np.array_equal, (self.observations, self.rewards), (other.observations, other.rewards)))
 
 
-def judge_ends(
-    vector: NativeVector | PythonVector,
-    ends: Sequence[int],
-    limit: int | None,
-    limit_s: float,
-    infos: int = 0,
-    begin: Callable[[str], object] = lambda call: None,
-) -> EndsWarning | None:
+def judge_ends(player: Player, ends: Sequence[int], limit: int | None, limit_s: float) -> EndsWarning | None:
     """Return what is probably wrong with the flags of one environment.
 
     ends: the lengths of its episodes, negative where they were truncated. limit: the declared one. limit_s: maximum
-    duration of the episodes that are compared; there are none if nothing is suspicious. infos: the number of values of
-    `info` in its rows. begin: as of `examine`. Raises EnvironmentFailed.
+    duration of the episodes that are compared; there are none if nothing is suspicious. Raises EnvironmentFailed.
     """
     lengths = {abs(end) for end in ends}
     all_truncated, all_terminated = all(end < 0 for end in ends), all(end > 0 for end in ends)
-    play = _Play(vector, LONGER * max(lengths, default=0), time.monotonic() + limit_s, infos, begin)
+    played = _Play(player, LONGER * max(lengths, default=0), time.monotonic() + limit_s)
     if ends and all_truncated and any(length != limit for length in lengths) and (len(ends) == 1 or len(lengths) > 1):
-        return _failures(play, ends)
-    seen = vector.observation
+        return _failures(played, ends)
+    seen = player.vector.observation
     is_read = all(one.dtype == "float32" for one in seen.inputs) and seen.numbers_each <= MOST_NUMBERS
     if all_terminated and len(lengths) == 1 and min(lengths) >= LEAST_LIMIT and is_read:
-        return _limit(play, min(lengths), len(ends))
+        return _limit(played, min(lengths), len(ends))
     return None
 
 
-def _failures(play: _Play, ends: Sequence[int]) -> EndsWarning | None:
+def _failures(played: _Play, ends: Sequence[int]) -> EndsWarning | None:
     """Judge episodes that were all truncated."""
     depend = False
     for seed in SEEDS:
-        first, again, other = (play(seed, actions, keeps=False) for actions in (FIRST, AGAIN, OTHER))
+        first, again, other = (played(seed, actions, keeps=False) for actions in (FIRST, AGAIN, OTHER))
         if first is None or again is None or other is None:
             break
         if first.length != again.length or max(first.length, other.length) > 0:
@@ -108,12 +96,12 @@ def _failures(play: _Play, ends: Sequence[int]) -> EndsWarning | None:
     return EndsWarning(FAILURES_TRUNCATED, cause, advice)
 
 
-def _limit(play: _Play, limit: int, count: int) -> EndsWarning | None:
+def _limit(episode: _Play, limit: int, count: int) -> EndsWarning | None:
     """Judge episodes that all terminated after `limit` steps."""
     played: list[PlayedEpisode] = []
     has_effect = False
     for seed in SEEDS:
-        first, again, other = (play(seed, actions) for actions in (FIRST, AGAIN, OTHER))
+        first, again, other = (episode(seed, actions) for actions in (FIRST, AGAIN, OTHER))
         if first is None or again is None or other is None:
             break
         if not first.equals(again) or {first.length, other.length} != {limit}:
@@ -154,40 +142,27 @@ def _tells_time(played: Sequence[PlayedEpisode]) -> bool:
 
 
 class _Play:
-    """Plays single episodes of `vector`, of at most `most` steps, until `end_s`. infos, begin: as of `judge_ends`."""
+    """Plays single episodes of at most `most` steps until `end_s`."""
 
-    def __init__(
-        self,
-        vector: NativeVector | PythonVector,
-        most: int,
-        end_s: float,
-        infos: int,
-        begin: Callable[[str], object],
-    ) -> None:
-        self._vector = vector
+    def __init__(self, player: Player, most: int, end_s: float) -> None:
+        self._player = player
         self._most = most
         self._end_s = end_s
-        self._begin = begin
-        self._row = StepRow.allocate(vector.observation, 1, infos)
 
     def __call__(self, seed: int, actions: int, *, keeps: bool = True) -> PlayedEpisode | None:
         """Play an episode; None if it does not end in time. keeps: whether its observations are."""
-        vector, row = self._vector, self._row
-        draw = RandomActions(vector.action, vector.observation.mask, actions)
-        seed_globals(seed)
-        self._begin("reset")
-        vector.reset([seed], row.observations)
+        row, observation = self._player.row, self._player.vector.observation
         seen: list[NDArray[Any]] = []
         rewards: list[float] = []
-        while len(rewards) < self._most and time.monotonic() < self._end_s:
+        for number in play([self._player], [seed], actions=actions, steps=self._most):
+            if number:
+                rewards.append(float(row.rewards[0]))
+                if length := int(row.episode_lengths[0]):
+                    return PlayedEpisode(-length if row.truncated[0] else length, _rows(seen), np.array(rewards))
             if keeps:
-                seen.append(vector.observation.numbers(row.observations).reshape(-1).astype(np.float64))
-            row.finals.count = 0
-            self._begin("step")
-            vector.step(draw(row.observations), row)
-            rewards.append(float(row.rewards[0]))
-            if length := int(row.episode_lengths[0]):
-                return PlayedEpisode(-length if row.truncated[0] else length, _rows(seen), np.array(rewards))
+                seen.append(observation.numbers(row.observations).reshape(-1).astype(np.float64))
+            if time.monotonic() >= self._end_s:
+                break
         return None
 
 

@@ -11,9 +11,8 @@ The first reset and the first step, in which JAX and numba compile, are outside 
 from __future__ import annotations
 
 import contextlib
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +22,16 @@ from numpy.typing import NDArray
 from hive.envs.context import EnvContext
 from hive.envs.episode_ends import judge_ends
 from hive.envs.loading import close
-from hive.envs.make import limit_advice, limit_of_class, make_any, make_environment, make_native, takes_native
-from hive.envs.random_actions import RandomActions
+from hive.envs.make import limit_advice, limit_of_class, make_any
+from hive.envs.random_play import OneVector, Player, play
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.observation import at_path, leaves_of
 from hive.envs.statistics import KEYS, RunningStatistics, Watched
 from hive.envs.vectors.checks import as_array
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
-from hive.envs.vectors.rows import StepRow
-from hive.envs.wrappers import skip_of, step_limit_of, with_names
+from hive.envs.vectors.vector import vector_of_one
+from hive.envs.wrappers import skip_of, step_limit_of
 from hive.errors import EnvironmentFailed
 from hive.records.run_warnings import EPISODES_CUT, MASK_NOT_USED, NO_EPISODE, OUTSIDE, RUNNING_STATISTICS, RunWarning
 
@@ -209,17 +208,20 @@ def examine(
     if several:
         _examine_agents(recipe, done, steps, limit_s, begin)
         return done
-    vector = vector_of_one(recipe, done)
+    vector = vector_of_one(recipe)
     done.make_s = time.perf_counter() - begun_s
     done.limit_advice = limit_advice(recipe)
-    watched = Watched(vector)
+    player, watched = Player(vector, len(recipe.info), begin), Watched(vector)
+    if isinstance(vector, OneVector):
+        (environment,) = vector.environments
+        done.declared_limit, done.frame_skip = step_limit_of(environment), skip_of(environment)
+    else:
+        done.declared_limit = limit_of_class(vector.environments[0].spec)
     try:
-        _play(vector, done, steps, limit_s, len(recipe.info), begin)
+        _play(player, done, steps, limit_s)
         done.statistics, done.unused_mask = watched.changed(), watched.unused_mask
-        resets_s = done.reset_s
         ends = [-length if cut else length for length, cut in zip(done.lengths, done.truncated, strict=True)]
-        done.wrong_flags = judge_ends(vector, ends, done.declared_limit, limit_s, len(recipe.info), begin)
-        done.reset_s = resets_s
+        done.wrong_flags = judge_ends(player, ends, done.declared_limit, limit_s)
     except EnvironmentFailed as error:
         done.failure = error
     finally:
@@ -256,114 +258,50 @@ def _examine_agents(
     done.agents, done.noticed = agent_facts(table, played), table.table.notices.warnings()
 
 
-def vector_of_one(recipe: Recipe, done: Examination) -> NativeVector | PythonVector:
-    """Build one environment, stepped as in a run, but with Python where a run takes its compiled form.
-
-    done: gets what is observed, and times. Raises the errors of `make_vector`.
-    """
-    id, info = recipe.id, recipe.info
-    if recipe.preset == "none" and takes_native(recipe):
-        vectorized = make_native(recipe, 1)
-        done.declared_limit = limit_of_class(vectorized.spec)
-        return NativeVector(id, vectorized, info)
-    recipe = recipe.at(EnvContext(0))
-    environment = make_environment(recipe)
-    done.declared_limit, done.frame_skip = step_limit_of(environment), skip_of(environment)
-    try:
-        return _JudgedVector(with_names(id, recipe.wrappers), environment, info, done, recipe.reset_options)
-    except BaseException:
-        close(environment)
-        raise
-
-
-def _play(
-    vector: NativeVector | PythonVector,
-    done: Examination,
-    steps: int,
-    limit_s: float,
-    infos: int,
-    begin: Callable[[str], object],
-) -> None:
+def _play(player: Player, done: Examination, steps: int, limit_s: float) -> None:
     """Play until the limits, and keep what the rows say."""
-    row = StepRow.allocate(vector.observation, 1, infos)
-    draw = RandomActions(vector.action, vector.observation.mask, seed=0)
-    begin("reset")
-    before, end_s = time.perf_counter(), math.inf
-    vector.reset([0], row.observations)
-    done.first_reset_s, done.reset_s = time.perf_counter() - before, 0.0
-    done.resets += 1
-    while done.steps < steps or (done.steps < LONGER * steps and not done.episodes and done.declared_limit is None):
-        if time.monotonic() >= end_s:
-            done.hurried = True
-            break
-        row.finals.count = 0
-        begin("step")
-        actions, before, resets_s = draw(row.observations), time.perf_counter(), done.reset_s
-        vector.step(actions, row)
-        took_s = time.perf_counter() - before - (done.reset_s - resets_s)
-        if done.steps:
-            done.step_s += took_s
+    row, judge = player.row, _Judge(player.vector, done)
+    for number in play([player], [0], steps=LONGER * steps, limit_s=limit_s):
+        judge(player.returned)
+        ended = 0
+        if number == 0:
+            done.first_reset_s = player.resets_s
         else:
-            done.first_step_s, end_s = took_s, time.monotonic() + limit_s
-        done.steps += 1
-        done.rewards.append(float(row.rewards[0]))
-        if length := int(row.episode_lengths[0]):
+            ended = int(row.episode_lengths[0])
+            done.first_step_s, done.step_s = (
+                (player.step_s, 0.0) if number == 1 else (done.first_step_s, done.step_s + player.step_s)
+            )
+            done.reset_s += player.resets_s
+            done.steps = number
+            done.rewards.append(float(row.rewards[0]))
+        if ended:
             done.episodes += 1
-            done.resets += 1
-            done.lengths.append(length)
+            done.lengths.append(ended)
             done.truncated.append(bool(row.truncated[0]))
             done.returns.append(float(row.episode_returns[0]))
+        done.resets += number == 0 or ended > 0
+        if number >= steps and (done.episodes or done.declared_limit is not None):
+            return
+    done.hurried = done.steps < LONGER * steps
 
 
-class _JudgedVector(PythonVector):
-    """One environment, whose observations are judged as they are returned and accepted, and whose resets are timed."""
+class _Judge:
+    """Counts the problems of all Boxes in the observations that an environment has returned."""
 
-    def __init__(
-        self,
-        id: str,
-        environment: gymnasium.Env[Any, Any],
-        info: Sequence[str],
-        done: Examination,
-        reset_options: Mapping[str, Any],
-    ) -> None:
-        super().__init__(id, [environment], info, reset_options=[reset_options])
-        self._space = environment.observation_space
+    def __init__(self, vector: NativeVector | PythonVector, done: Examination) -> None:
+        self._space = vector.environments[0].observation_space
         self._done = done
-        self._returned: list[Any] = []  # observations that the vector has not accepted yet
         self._seen: dict[str, str] = {}  # kind of a problem -> its sentence
 
-    def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
-        super().reset(seeds, observations)
-        self._judge()
-
-    def step(self, actions: NDArray[Any], row: StepRow) -> None:
-        super().step(actions, row)
-        self._judge()
-
-    def _step_each(self, actions: NDArray[Any]) -> list[Any]:
-        results = super()._step_each(actions)
-        self._returned.append(results[0][0] if isinstance(results[0], tuple) and results[0] else None)
-        return results
-
-    def _reset_one(self, index: int, seed: int | None) -> Any:
-        before = time.perf_counter()
-        try:
-            observation = super()._reset_one(index, seed)
-        finally:
-            self._done.reset_s += time.perf_counter() - before
-        self._returned.append(observation)
-        return observation
-
-    def _judge(self) -> None:
-        """Count the problems of all Boxes in the observations that the last call returned."""
-        for observation in self._returned:
+    def __call__(self, returned: Sequence[Any]) -> None:
+        """Count those of further observations."""
+        for observation in returned:
             self._done.observations += 1
             for kind, text in _problems_of(self._space, observation).items():
                 sentence = self._seen.setdefault(kind, text)
                 if kind.endswith(BOUNDS):
                     self._done.outside.append(sentence)
                 self._done.problems[sentence] = self._done.problems.get(sentence, 0) + 1
-        self._returned.clear()
 
 
 def _problems_of(space: gymnasium.Space[Any], observation: Any) -> dict[str, str]:

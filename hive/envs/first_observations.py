@@ -12,15 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from hive.envs.random_actions import RandomActions
-from hive.envs.spaces.actions import ActionSpec, action_converter, each_action
+from hive.envs.random_play import OneVector, Player, play
+from hive.envs.recipe import Recipe
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.origins import are_small, may_need, with_found_origins
 from hive.envs.spaces.spec import AgentSpec, EnvironmentSpec
-from hive.envs.vectors.checks import at, store
-from hive.envs.vectors.resetting import begin
+from hive.envs.vectors.checks import at
 from hive.runtime.actor.error_location import is_interrupt
 
 EPISODES, STEPS = 4, 8  # beginnings of episodes, and steps of random actions in each
@@ -51,31 +48,20 @@ def with_origins_seen(spec: ObservationSpec, episode: Callable[[int], Iterator[A
     return with_found_origins(spec, seen)
 
 
-def first_of(
-    environment: Any, spec: ObservationSpec, action: ActionSpec, options: Mapping[str, Any]
-) -> Callable[[int], Iterator[Any]]:
-    """Return what plays the beginning of an episode of a single environment. options: env.reset_options."""
-    convert, row = action_converter(action), np.zeros((1, *spec.shape), spec.dtype)
+def first_of(environment: Any, recipe: Recipe) -> Callable[[int], Iterator[Any]]:
+    """Return what plays the beginning of an episode of a single environment."""
 
     def episode(seed: int) -> Iterator[Any]:
-        draw = RandomActions(action, spec.mask, seed)
-        observation, _ = begin(environment, seed, options)
-        yield observation
-        for _ in range(STEPS):
-            if not store(spec, [observation], row):  # the mask is read there
-                return
-            (chosen,) = each_action(convert(draw(row)))
-            observation, _, terminated, truncated, _ = environment.step(chosen)
-            yield observation
-            if terminated or truncated:
+        player = Player(OneVector(recipe.id, environment, (), recipe.reset_options))
+        for number in play([player], [seed], actions=seed, steps=STEPS):
+            yield player.returned[0]
+            if number and player.row.episode_lengths[0]:
                 return
 
     return episode
 
 
-def first_of_class(
-    vector: Any, spec: ObservationSpec, action: ActionSpec, options: Mapping[str, Any]
-) -> Callable[[int], Iterator[Any]]:
+def first_of_class(vector: Any, recipe: Recipe) -> Callable[[int], Iterator[Any]]:
     """Return what begins an episode of a vectorized class with one environment. It takes no options."""
 
     def episode(seed: int) -> Iterator[Any]:

@@ -357,7 +357,7 @@ def describe(recipe: Recipe, *, plays: bool = False) -> EnvironmentSpec:
     from hive.envs.agents.interface import has_agents  # these import gymnasium
     from hive.envs.agents.waiting import described_agents
 
-    id, options = recipe.id, recipe.reset_options
+    id = recipe.id
     if takes_native(recipe) and recipe.preset == "none":
         environment: Any = make_native(recipe, 1)
         prefix, limit, skip, raw = "single_", limit_of_class(environment.spec), 1, False
@@ -377,7 +377,7 @@ def describe(recipe: Recipe, *, plays: bool = False) -> EnvironmentSpec:
         observations, actions = spaces_of(id, environment, prefix)
         observation, action = observation_spec(id, observations), action_spec(id, actions)
         if plays:
-            observation = with_origins_seen(observation, first(environment, observation, action, options))
+            observation = with_origins_seen(observation, first(environment, recipe))
         return EnvironmentSpec(id, observation, action, limit, skip, raw_return=raw)
     finally:
         close(environment)

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
-import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,13 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hive.envs.examination import Examination, vector_of_one
-from hive.envs.random_actions import RandomActions
+from hive.envs.random_play import Player, play
 from hive.envs.recipe import Recipe
-from hive.envs.vectors.native_vector import NativeVector
-from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
-from hive.envs.vectors.seeding import seed_globals
+from hive.envs.vectors.seeding import seed_with_torch
+from hive.envs.vectors.vector import vector_of_one
 from hive.errors import EnvironmentFailed
 
 SEED = 1
@@ -51,16 +46,16 @@ def unrepeatable(recipe: Recipe, steps: int, limit_s: float) -> str:
     Each plays at most `steps` steps with the same random actions, in at most `limit_s` seconds, in which the first step
     is not counted. Raises the errors of `make_vector`.
     """
-    with _one(recipe) as vector:
+    with _one(recipe) as player:
         try:
-            first = _play(vector, steps, limit_s / 3)
-            found, who = difference(first, _play(vector, len(first) - 1, limit_s / 3)), "a second reset"
+            first = _played(player, steps, limit_s / 3)
+            found, who = difference(first, _played(player, len(first) - 1, limit_s / 3)), "a second reset"
         except EnvironmentFailed as error:
             return AGAIN + str(error)
     if not found:
-        with _one(recipe) as vector:  # now: it is the same environment of a run, and may open the same port
+        with _one(recipe) as player:  # now: it is the same environment of a run, and may open the same port
             try:
-                found, who = difference(first, _play(vector, len(first) - 1, limit_s / 3)), "a second environment"
+                found, who = difference(first, _played(player, len(first) - 1, limit_s / 3)), "a second environment"
             except EnvironmentFailed as error:
                 return AGAIN + str(error)
     remedy = CONTINUE if found.startswith(LATER) else REMEDY
@@ -72,8 +67,8 @@ def trace(recipe: Recipe, steps: int, limit_s: float) -> list[dict[str, str]]:
 
     The parameters are those of `unrepeatable`.
     """
-    with _one(recipe) as vector:
-        played = _play(vector, steps, limit_s)
+    with _one(recipe) as player:
+        played = _played(player, steps, limit_s)
     return [{name: hashlib.sha256(value.tobytes()).hexdigest() for name, value in one.items()} for one in played]
 
 
@@ -87,36 +82,19 @@ def difference(first: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, 
 
 
 @contextlib.contextmanager
-def _one(recipe: Recipe) -> Iterator[NativeVector | PythonVector]:
+def _one(recipe: Recipe) -> Iterator[Player]:
     """Build one environment, and close it at the end."""
-    _seed_globals()
-    vector = vector_of_one(replace(recipe, info=()), Examination())  # values of info are not compared
+    seed_with_torch(SEED)
+    vector = vector_of_one(replace(recipe, info=()))  # values of info are not compared
     try:
-        yield vector
+        yield Player(vector)
     finally:
         vector.close()
 
 
-def _seed_globals() -> None:
-    """Seed the global generators, as a run does before it builds environments and resets them with seeds."""
-    seed_globals(SEED)
-    if (torch := sys.modules.get("torch")) is not None:  # this layer does not import torch itself
-        torch.default_generator.manual_seed(SEED)
-
-
-def _play(vector: NativeVector | PythonVector, steps: int, limit_s: float) -> list[PlayedStep]:
+def _played(player: Player, steps: int, limit_s: float) -> list[PlayedStep]:
     """Return the rows of the reset and of each step."""
-    row = StepRow.allocate(vector.observation, 1)
-    draw = RandomActions(vector.action, vector.observation.mask, SEED)
-    _seed_globals()
-    vector.reset([SEED], row.observations)
-    played, end_s = [_copy(row)], math.inf
-    while len(played) <= steps and time.monotonic() < end_s:
-        row.finals.count = 0
-        vector.step(draw(row.observations), row)
-        end_s = time.monotonic() + limit_s if len(played) == 1 else end_s
-        played.append(_copy(row))
-    return played
+    return [_copy(player.row) for _ in play([player], [SEED], actions=SEED, steps=steps, limit_s=limit_s)]
 
 
 def _copy(row: StepRow) -> PlayedStep:

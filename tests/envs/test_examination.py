@@ -14,6 +14,7 @@ from gymnasium.wrappers import NormalizeObservation, NormalizeReward
 
 from hive.envs import Recipe, examination
 from hive.envs.examination import Examination, examine
+from hive.envs.vectors import vector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
@@ -35,8 +36,8 @@ class Says(Counting):
 def examined(
     monkeypatch: pytest.MonkeyPatch, environment: gymnasium.Env[Any, Any], steps: int = 10, **options: Any
 ) -> Examination:
-    monkeypatch.setattr(examination, "make_environment", lambda *given: environment)
-    monkeypatch.setattr(examination, "takes_native", lambda *given, **options: False)
+    monkeypatch.setattr(vector, "make_environment", lambda *given: environment)
+    monkeypatch.setattr(vector, "takes_native", lambda *given, **options: False)
     monkeypatch.setattr(examination, "limit_advice", lambda *given: "limit them")
     return examine(Recipe("mine:Env"), steps=steps, limit_s=60.0, **options)
 

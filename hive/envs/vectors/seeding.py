@@ -1,12 +1,14 @@
 """Seeds the global generators of NumPy and Python, from which an environment's code may draw.
 
-A module of its own below everything that builds environments. `hive.training.collect.collector` adds torch's.
+A module of its own below everything that builds environments. It does not import torch, and seeds torch's generator
+only where it was imported.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +29,14 @@ def seed_globals(seed: int) -> None:
     random.seed(seed)
 
 
-def globals_state() -> tuple[object, ...]:
+def seed_with_torch(seed: int) -> None:
+    """Seed torch's generator too, if torch is imported: as a run does before it builds and resets environments."""
+    seed_globals(seed)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.default_generator.manual_seed(seed)
+
+
+def globals_state() -> tuple[Any, ...]:
     """Return the states of the global generators, to compare: equal unless something has drawn from one or seeded it.
 
     Torch's counts where torch is imported. It takes 30 us.
@@ -36,3 +45,22 @@ def globals_state() -> tuple[object, ...]:
     torch = sys.modules.get("torch")
     of_torch = b"" if torch is None else torch.default_generator.get_state().numpy().tobytes()
     return random.getstate(), kind, np.asarray(keys).tobytes(), tuple(rest), of_torch
+
+
+def restore_globals(state: tuple[Any, ...]) -> None:
+    """Give the global generators the states that `globals_state` has returned."""
+    of_random, kind, keys, rest, of_torch = state
+    random.setstate(of_random)
+    np.random.set_state((kind, np.frombuffer(keys, np.uint32), *rest))  # noqa: NPY002
+    if of_torch and (torch := sys.modules.get("torch")) is not None:
+        torch.default_generator.set_state(torch.frombuffer(bytearray(of_torch), dtype=torch.uint8))
+
+
+def changed_generators(before: tuple[Any, ...], now: tuple[Any, ...]) -> list[str]:
+    """Return the names of the global generators that differ in two states: "random", "numpy.random" or "torch"."""
+    differ = {
+        "random": before[0] != now[0],
+        "numpy.random": before[1:4] != now[1:4],
+        "torch": before[4] != now[4] and bool(before[4]),
+    }
+    return [name for name, differs in differ.items() if differs]

@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.context import EnvContext
-from hive.envs.make import make_compiled, make_each, make_games, make_native, takes_native
+from hive.envs.loading import close
+from hive.envs.make import make_compiled, make_each, make_environment, make_games, make_native, takes_native
+from hive.envs.random_play import OneVector
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.origins import with_origins
@@ -122,6 +124,22 @@ def vector_of(
     if recipe.preset == "atari":
         return AtariVector(vector, environments, [AtariOptions.of(one.options) for one in recipes])
     return _with_environment_torch(vector)
+
+
+def vector_of_one(recipe: Recipe) -> NativeVector | OneVector:
+    """Build one environment, stepped as in a run, but with Python where a run takes its compiled form.
+
+    A recipe without a context makes environment 0. Raises the errors of `make_vector`.
+    """
+    if recipe.preset == "none" and takes_native(recipe):
+        return NativeVector(recipe.id, make_native(recipe, 1), recipe.info)
+    recipe = recipe if recipe.context is not None else recipe.at(EnvContext(0))
+    environment = make_environment(recipe)
+    try:
+        return OneVector(with_names(recipe.id, recipe.wrappers), environment, recipe.info, recipe.reset_options)
+    except BaseException:
+        close(environment)
+        raise
 
 
 def _with_one_policy(
