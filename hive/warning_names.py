@@ -38,6 +38,16 @@ WARNINGS: Mapping[str, WarningKind] = {
     "other code": WarningKind(
         "Collectors, or parts of a run, have different files of the environment: the results are of two environments."
     ),
+    "environments disturb each other": WarningKind(
+        "Environments that are stepped in turn change each other's state, so none does what it does alone.",
+        ("return constant", "values explain nothing"),
+    ),
+    "spaces change": WarningKind(
+        "An environment gives itself another space while it is played; the policy keeps the form of the first one."
+    ),
+    "starts repeat": WarningKind(
+        "Each reset without a seed begins the same episode, so training sees hardly any other."
+    ),
     "statistics in environments": WarningKind(
         "An environment keeps a running mean that no checkpoint has: a loaded policy sees other numbers."
     ),

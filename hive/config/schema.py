@@ -811,6 +811,12 @@ class Config:
         return _collectors(self.collection, self.gradients)
 
     @property
+    def has_neighbours(self) -> bool:
+        """Whether a process has several environments."""
+        env, envs = self.env, self.collection.envs
+        return envs > (env.processes_for(envs) if env.is_apart else 1)
+
+    @property
     def placement(self) -> Mapping[str, range]:
         """The collectors of each host, in the order of `collection.hosts`; {} if all of them run on this machine."""
         return self._shares(self.collection.hosts, self.collectors)

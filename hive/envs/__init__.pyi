@@ -6,7 +6,6 @@ from hive.envs.configured import configured_spec as configured_spec
 from hive.envs.configured import configured_vector as configured_vector
 from hive.envs.configured import examined as examined
 from hive.envs.configured import recipe_of as recipe_of
-from hive.envs.configured import repeats as repeats
 from hive.envs.configured import salted as salted
 from hive.envs.context import EnvContext as EnvContext
 from hive.envs.examination import Examination as Examination
@@ -23,7 +22,6 @@ from hive.envs.processes.process_vector import ProcessVector as ProcessVector
 from hive.envs.processes.process_vector import Watcher as Watcher
 from hive.envs.processes.supervised import Failure as Failure
 from hive.envs.recipe import Recipe as Recipe
-from hive.envs.repeatability import unrepeatable as unrepeatable
 from hive.envs.spaces.actions import ActionSpec as ActionSpec
 from hive.envs.spaces.actions import Box as Box
 from hive.envs.spaces.actions import Composite as Composite

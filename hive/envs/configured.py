@@ -35,14 +35,21 @@ if TYPE_CHECKING:
 
 
 def configured_spec(
-    env: EnvConfig, limit_s: float = START_LIMIT_S, context: EnvContext | None = None, *, plays: bool = False
+    env: EnvConfig,
+    limit_s: float = START_LIMIT_S,
+    context: EnvContext | None = None,
+    *,
+    plays: bool = False,
+    environments: int = 0,
+    beside: bool = False,
 ) -> EnvironmentSpec:
     """Build the environment once, read its spaces and close it. Raises the errors of `describe`.
 
     A program (env.command, env.connect) is a process of its own. In a process that forks others later a child builds
     everything else; see `hive.envs.spaces.reading_spaces`. limit_s: of both, if env.start_limit_s is not set. context:
     which environment; None: that with the index 0. plays: whether its observations have origins, which are those of an
-    earlier start of the run (`keeping`), or are found by playing it (hive.envs.spaces.origins).
+    earlier start of the run (`keeping`), or are found by playing it (hive.envs.spaces.origins). environments, beside:
+    as of `described_by_child`.
     """
     limit_s = limit_s if env.start_limit_s is None else env.start_limit_s
     kept = kept_origins() if plays else None
@@ -51,7 +58,8 @@ def configured_spec(
     if env.is_apart:
         found = described_apart(recipe, limit_s, context, plays=plays)
     else:
-        found = described_by_child(recipe, limit_s, plays=plays) if forks() else describe(recipe, plays=plays)
+        looks: dict[str, Any] = {"environments": environments, "beside": beside}
+        found = described_by_child(recipe, limit_s, plays=plays, **looks) if forks() else describe(recipe, plays=plays)
     if plays and any(map(may_need, (found.observation, *(agent.observation for agent in found.agents)))):
         keep_origins(found)
     return configured_meaning(found if kept is None else with_origins_of(found, kept), env)
@@ -94,6 +102,9 @@ def examined(
     limit_s: float,
     *,
     several: bool = False,
+    look_s: float = 0.0,
+    environments: int = 1,
+    beside: bool = False,
     limits: Mapping[str, float],
     begin: Callable[[str], object] = lambda call: None,
 ) -> Examination:
@@ -103,12 +114,14 @@ def examined(
     seconds by what the call is. Otherwise it is in this process, where `begin` may watch calls.
     """
     from hive.envs.examination import Examination, examine
+    from hive.envs.look import Look
     from hive.envs.statistics import RunningStatistics
 
     recipe = recipe_of(env)
+    asked: dict[str, Any] = {"several": several, "look_s": look_s, "environments": environments, "beside": beside}
     if not env.is_apart or env.is_program:
-        return examine(recipe, steps, limit_s, several=several, begin=begin)
-    question = {"what": "examination", "steps": steps, "limit_s": limit_s, "several": several}
+        return examine(recipe, steps, limit_s, **asked, begin=begin)
+    question = {"what": "examination", "steps": steps, "limit_s": limit_s, **asked}
     begun_s = time.perf_counter()
     found = play_apart(recipe, question, limits)
     calls_s = sum(found[name] for name in ("first_reset_s", "first_step_s", "reset_s", "step_s"))
@@ -118,16 +131,9 @@ def examined(
             raise_sent(sent)
         except EnvironmentFailed as error:
             found["failure"] = error
-    return Examination(**found | {"statistics": [RunningStatistics(*one) for one in found["statistics"]]})
-
-
-def repeats(env: EnvConfig, steps: int, limit_s: float, limits: Mapping[str, float]) -> str:
-    """Return what `unrepeatable` returns; with env.processes in a process of its own. limits: as of `examined`."""
-    from hive.envs.repeatability import unrepeatable
-
-    if not env.is_apart or env.is_program:
-        return unrepeatable(recipe_of(env), steps, limit_s)
-    return str(play_apart(recipe_of(env), {"what": "repeats", "steps": steps, "limit_s": limit_s}, limits))
+    looked = None if found["looked"] is None else Look(**found["looked"])
+    statistics = [RunningStatistics(*one) for one in found["statistics"]]
+    return Examination(**found | {"statistics": statistics, "looked": looked})
 
 
 def salted(env: EnvConfig, steps: int, limit_s: float, limits: Mapping[str, float]) -> str:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from hive.envs.context import EnvContext
 from hive.envs.episode_ends import judge_ends
 from hive.envs.loading import close
+from hive.envs.look import Look, look
 from hive.envs.make import limit_advice, limit_of_class, make_any
 from hive.envs.random_play import OneVector, Player, play
 from hive.envs.recipe import Recipe
@@ -83,6 +84,7 @@ class Examination:
     agents: dict[str, str] = field(default_factory=dict)  # lines about them, of an environment of several
     noticed: list[RunWarning] = field(default_factory=list)  # warnings about them
     resets: int = 0
+    looked: Look | None = None  # at two environments
 
     @property
     def mean_step_s(self) -> float:
@@ -141,6 +143,8 @@ class Examination:
         if self.wrong_flags is not None:
             kind, cause, advice = self.wrong_flags
             found.append(RunWarning(kind, f"`{id}`: {cause}", advice, 0))
+        if self.looked is not None:
+            found += self.looked.warnings(id)
         longest = max(self.declared_limit or 0, *self.lengths, 0)
         if self.begun_anew and longest > self.begun_anew:
             cause = (
@@ -166,6 +170,8 @@ class Examination:
             for text, count in self.problems.items()
             if text not in self.outside
         ]
+        if self.looked is not None:
+            found += self.looked.facts(id).values()
         if self.close_error:
             found.append(
                 f"`{id}`: its close raised {self.close_error}, which a run ignores: what it holds, such as windows and "
@@ -191,6 +197,9 @@ def examine(
     limit_s: float,
     *,
     several: bool = False,
+    look_s: float = 0.0,
+    environments: int = 1,
+    beside: bool = False,
     begin: Callable[[str], object] = lambda call: None,
 ) -> Examination:
     """Play `steps` steps of one environment with random actions, or as many as fit into `limit_s` seconds.
@@ -200,6 +209,7 @@ def examine(
     If no episode has ended then and no limit is declared, play up to LONGER times as many steps, to see one end.
 
     The environment is seeded with 0, the actions are independent of it. several: whether it has several agents.
+    look_s: seconds for a look at two of it (`hive.envs.look.look`, which documents `environments` and `beside`).
     begin: called before each call of the environment with what it is: "construction", "reset", "step" or "close".
     Raises the errors of `make_vector`. An error of the environment is part of the result.
     """
@@ -227,6 +237,11 @@ def examine(
     finally:
         begin("close")
         done.close_error = next(filter(None, map(close, vector.environments)), "")
+    if done.failure is None and look_s:
+        done.looked = look(recipe, look_s, environments, beside=beside, begin=begin)
+        if done.looked.second is not None:
+            text, hint = done.looked.second
+            done.failure = EnvironmentFailed(f"a second environment, beside the first: {text}", hint=hint)
     return done
 
 

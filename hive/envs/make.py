@@ -115,7 +115,7 @@ def make_each(recipe: Recipe, contexts: Sequence[EnvContext]) -> tuple[list[Reci
     try:
         for one in recipes:
             environments.append(make_any(one))
-            _check_new(recipe.id, environments)
+            check_new(recipe.id, environments)
     except BaseException as error:
         for environment in environments:
             close(environment)
@@ -125,7 +125,7 @@ def make_each(recipe: Recipe, contexts: Sequence[EnvContext]) -> tuple[list[Reci
     return recipes, environments
 
 
-def _check_new(id: str, environments: Sequence[Any]) -> None:
+def check_new(id: str, environments: Sequence[Any]) -> None:
     """Raise EnvironmentFailed if the last environment is one of the others, or around the same one as another."""
     *others, new = map(_innermost, environments)
     for number, other in enumerate(others):

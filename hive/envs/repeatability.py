@@ -1,15 +1,14 @@
-"""Tests whether an environment repeats itself: equal seeds and equal actions must give equal observations.
+"""Compares plays of environments, step by step: equal seeds and equal actions must give equal rows.
 
 Bit-identical runs and exact resumes need this, twice: a reset with a seed must clear the state of an environment that
-has played before, and two environments with one seed must agree, so that a restarted process repeats the lost one.
-What is compared are the rows that a run would store.
+has played before, and two environments with one seed must agree, so that a restarted process repeats the lost one
+(`hive.envs.look`). What is compared are the rows that a run would store.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +20,6 @@ from hive.envs.recipe import Recipe
 from hive.envs.vectors.rows import StepRow
 from hive.envs.vectors.seeding import seed_with_torch
 from hive.envs.vectors.vector import vector_of_one
-from hive.errors import EnvironmentFailed
 
 SEED = 1
 AGAIN = "it failed when it was reset with a seed that had been used before: "
@@ -40,35 +38,19 @@ PlayedStep = dict[str, NDArray[Any]]
 """What a step returned: "end", "observation" or, of the episode that then begins, LATER, and "reward"."""
 
 
-def unrepeatable(recipe: Recipe, steps: int, limit_s: float) -> str:
-    """Return a sentence about the first difference between equally seeded environments; "" if there is none.
-
-    Each plays at most `steps` steps with the same random actions, in at most `limit_s` seconds, in which the first step
-    is not counted. Raises the errors of `make_vector`.
-    """
-    with _one(recipe) as player:
-        try:
-            first = _played(player, steps, limit_s / 3)
-            found, who = difference(first, _played(player, len(first) - 1, limit_s / 3)), "a second reset"
-        except EnvironmentFailed as error:
-            return AGAIN + str(error)
-    if not found:
-        with _one(recipe) as player:  # now: it is the same environment of a run, and may open the same port
-            try:
-                found, who = difference(first, _played(player, len(first) - 1, limit_s / 3)), "a second environment"
-            except EnvironmentFailed as error:
-                return AGAIN + str(error)
-    remedy = CONTINUE if found.startswith(LATER) else REMEDY
-    return f"{who} with the same seed gave another {found}; {remedy}" if found else ""
-
-
 def trace(recipe: Recipe, steps: int, limit_s: float) -> list[dict[str, str]]:
     """Return the digests of what the reset and each step of one environment gave, to compare processes.
 
-    The parameters are those of `unrepeatable`.
+    It makes at most `steps` steps of random actions in at most `limit_s` seconds, in which the first step is not
+    counted. Raises the errors of `make_vector`.
     """
-    with _one(recipe) as player:
-        played = _played(player, steps, limit_s)
+    seed_with_torch(SEED)
+    vector = vector_of_one(replace(recipe, info=()))  # values of info are not compared
+    try:
+        player = Player(vector)
+        played = [row_of(player.row) for _ in play([player], [SEED], actions=SEED, steps=steps, limit_s=limit_s)]
+    finally:
+        vector.close()
     return [{name: hashlib.sha256(value.tobytes()).hexdigest() for name, value in one.items()} for one in played]
 
 
@@ -81,22 +63,7 @@ def difference(first: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, 
     return ""
 
 
-@contextlib.contextmanager
-def _one(recipe: Recipe) -> Iterator[Player]:
-    """Build one environment, and close it at the end."""
-    seed_with_torch(SEED)
-    vector = vector_of_one(replace(recipe, info=()))  # values of info are not compared
-    try:
-        yield Player(vector)
-    finally:
-        vector.close()
-
-
-def _played(player: Player, steps: int, limit_s: float) -> list[PlayedStep]:
-    """Return the rows of the reset and of each step."""
-    return [_copy(player.row) for _ in play([player], [SEED], actions=SEED, steps=steps, limit_s=limit_s)]
-
-
-def _copy(row: StepRow) -> PlayedStep:
+def row_of(row: StepRow) -> PlayedStep:
+    """Return a copy of what a run would store of a row."""
     ends = np.concatenate([row.terminated, row.truncated])
     return {"end": ends, LATER if ends.any() else "observation": row.observations.copy(), "reward": row.rewards.copy()}

@@ -267,6 +267,11 @@ class CollectorActor(Actor):
         given = self.blueprint.given
         if given is not None and not given.warnings and (found := given.normalized(observations)) is not None:
             self._warn(found.kind, found.text, found.advice)
+        for name, text, advice in self.blueprint.environment.seen:
+            if advice:
+                self._warn(name, text, advice)
+            else:
+                self.note(FACT, text, fact=name)
         self.watched = None
 
     def _compare_statistics(self, arrays: Arrays, weights: NDArray[np.uint8]) -> None:

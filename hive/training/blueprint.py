@@ -448,7 +448,13 @@ def environment_of(config: Config, kept: Path | None = None) -> EnvironmentSpec:
     # Also for what the environment's module draws when it is imported; torch's has a fixed seed in a new process.
     seed_globals(stream_seed(config.run.seed, Purpose.describing, 0, 0))
     with keeping(kept):
-        environment = configured_spec(config.env, config.start_limit_s, plays=True)
+        environment = configured_spec(
+            config.env,
+            config.start_limit_s,
+            plays=True,
+            environments=config.collectors * config.collection.envs,
+            beside=config.has_neighbours,
+        )
         check_evaluation(config, environment)
         check_curriculum(config, environment)
         check_each(config, environment)

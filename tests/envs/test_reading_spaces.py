@@ -75,7 +75,7 @@ def test_the_limit_of_the_child_is_that_of_a_run(
 ) -> None:
     limits = []
 
-    def described(recipe: Recipe, limit_s: float, *, plays: bool) -> EnvironmentSpec:
+    def described(recipe: Recipe, limit_s: float, **given: Any) -> EnvironmentSpec:
         limits.append(limit_s)
         return describe(recipe)
 

@@ -12,7 +12,8 @@ import torch
 from fake_environments import Counting, Walk
 from gymnasium import spaces
 
-from hive.envs import Recipe, unrepeatable
+from hive.envs import Recipe
+from hive.envs.look import look
 
 FRESH = itertools.count()
 
@@ -127,7 +128,7 @@ class Tree(Walk):
 )
 def test_the_first_difference(id: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "repeated_here", __import__("sys").modules[__name__])
-    found = unrepeatable(Recipe(id), steps=60, limit_s=60.0)
+    found = look(Recipe(id), 60.0, 2, beside=False, steps=60).differs
     assert found.startswith(expected) if expected else found == ""
 
 
@@ -138,4 +139,4 @@ def test_values_of_info_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> Non
             return *rest, {"fresh": float(next(FRESH))}
 
     monkeypatch.setitem(__import__("sys").modules, "informs", type("Module", (), {"Informs": Informs}))
-    assert unrepeatable(Recipe("informs:Informs", info=("fresh",)), steps=60, limit_s=60.0) == ""
+    assert look(Recipe("informs:Informs", info=("fresh",)), 60.0, 2, beside=True).differs == ""

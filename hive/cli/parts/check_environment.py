@@ -108,7 +108,7 @@ def print_notes(notes: Iterable[str]) -> None:
 
 def _report(options: argparse.Namespace) -> Report:
     """Return the report on the environment."""
-    from hive.envs import configured_spec, needed_wrappers, preset_for, repeats
+    from hive.envs import configured_spec, needed_wrappers, preset_for
     from hive.training.run_start import steps_between_barriers
 
     sets = [f"env.id={json.dumps(options.env)}", *options.set]
@@ -122,7 +122,7 @@ def _report(options: argparse.Namespace) -> Report:
     env = config.env
     if env.action_mask != given.env.action_mask:  # chosen by the spaces, and a run of `hive init`'s config has it
         spec = configured_spec(env)
-    done = examined_in_time(config, STEPS, LIMIT_S, several=bool(spec.agents))
+    done = examined_in_time(config, STEPS, LIMIT_S, several=bool(spec.agents), look_s=LIMIT_S)
     if spec.agents:
         return _report_agents(config, origin, spec, done)
     facts: dict[str, Any] = _spaces(spec) | _each(env)
@@ -130,11 +130,12 @@ def _report(options: argparse.Namespace) -> Report:
     blueprint = _blueprint(config)
     done.begun_anew = steps_between_barriers(blueprint)
     notes = done.notes(env.id) + _reward_notes(done, config, origin)
-    if done.failure is None:
+    if done.failure is None and done.looked is not None:
         facts |= _compiled(env, spec)
-        differs = repeats(env, REPEATED_STEPS, LIMIT_S, call_limits(config))
+        differs = done.looked.differs
         facts["same seed"] = "gives other results" if differs else "gives the same observations, rewards and ends"
-        notes += [f"`{env.id}`: {differs}, or runs are not repeatable"] if differs else _salt_notes(config)
+        facts["looked at"] = done.looked.scope
+        notes += [] if differs else _salt_notes(config)
     if spec.frame_skip > 1:
         facts["frames"] = frames_text(spec.frame_skip, config.run.steps).removeprefix("frames: ")
     found = unaccepted(done.warnings(env.id), config)

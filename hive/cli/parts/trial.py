@@ -70,12 +70,14 @@ def examine_environment(config: Config, topology: Topology) -> Examination:
     from hive.training.run_start import steps_between_barriers
 
     several = bool(blueprint_of(topology).environment.agents)
-    done = examined_in_time(config, EXAMINED_STEPS, EXAMINED_S, several=several)
+    from hive.envs.look import LOOK_S
+
+    done = examined_in_time(config, EXAMINED_STEPS, EXAMINED_S, several=several, look_s=LOOK_S)
     done.begun_anew = steps_between_barriers(blueprint_of(topology))
     return done
 
 
-def examined_in_time(config: Config, steps: int, limit_s: float, *, several: bool) -> Examination:
+def examined_in_time(config: Config, steps: int, limit_s: float, *, several: bool, look_s: float) -> Examination:
     """Return what `examined` returns. End this process with an error if a call takes longer than a run allows."""
     from hive.envs import examined
 
@@ -95,7 +97,17 @@ def examined_in_time(config: Config, steps: int, limit_s: float, *, several: boo
     if not config.env.is_apart:  # otherwise its processes are watched
         threading.Thread(target=watch, daemon=True).start()
     try:
-        return examined(config.env, steps, limit_s, several=several, limits=limits, begin=begin)
+        return examined(
+            config.env,
+            steps,
+            limit_s,
+            several=several,
+            look_s=look_s,
+            environments=config.collectors * config.collection.envs,
+            beside=config.has_neighbours,
+            limits=limits,
+            begin=begin,
+        )
     finally:
         over.set()
 

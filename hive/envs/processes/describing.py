@@ -29,7 +29,7 @@ from hive.runtime.actor.error_location import place_in_dump
 from hive.runtime.process.user_code.sent_errors import raise_sent
 
 TIMED_OUT = "Timeout ("  # begins what faulthandler prints for a call beyond its limit
-PLAYS = 3  # times the limit of an examination: some kinds of environments are played twice, and ends take time
+PLAYS = 4  # times the limit of an examination: what it compares is played again, and ends take time
 
 ORIGINS = "origins"  # among the descriptions, whose names are digests: that of the run's environment
 

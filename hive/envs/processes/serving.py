@@ -193,23 +193,22 @@ def serve(arguments: Sequence[int]) -> NoReturn:
 
 
 def _played(recipe: Recipe, question: Mapping[str, Any]) -> Any:
-    """Examine an environment, or test whether it repeats itself. A call beyond its limit ends this process."""
+    """Examine an environment, or trace what it does. A call beyond its limit ends this process."""
     from hive.envs.examination import examine
-    from hive.envs.repeatability import trace, unrepeatable
+    from hive.envs.repeatability import trace
 
     steps, limit_s, limits = question["steps"], question["limit_s"], question["limits"]
-    if question["what"] == "repeats":
-        return unrepeatable(recipe, steps, limit_s)
     if question["what"] == "trace":
         return trace(recipe, steps, limit_s)
 
     def begin(call: str) -> None:
         faulthandler.dump_traceback_later(limits[call], exit=True)
 
-    done = examine(recipe, steps, limit_s, several=question["several"], begin=begin)
+    names = ("several", "look_s", "environments", "beside")
+    done = examine(recipe, steps, limit_s, **{name: question[name] for name in names}, begin=begin)
     faulthandler.cancel_dump_traceback_later()
     failure = None if done.failure is None else error_data(done.failure, f"`{recipe.id}` failed")
-    return {**vars(done), "failure": failure}
+    return {**vars(done), "failure": failure, "looked": done.looked and vars(done.looked)}
 
 
 def _follow(task: Task, block_end: int) -> None:

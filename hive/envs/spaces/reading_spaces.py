@@ -10,6 +10,8 @@ is taken over too, so that no process repeats it.
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import Any
 
 from hive.config import START_LIMIT_S
@@ -20,18 +22,26 @@ from hive.envs.spaces.spec import EnvironmentSpec
 from hive.runtime.process.user_code.throwaway import Holdings, in_child
 
 
-def described_by_child(recipe: Recipe, limit_s: float = START_LIMIT_S, *, plays: bool = False) -> EnvironmentSpec:
+def described_by_child(
+    recipe: Recipe, limit_s: float = START_LIMIT_S, *, plays: bool = False, environments: int = 0, beside: bool = False
+) -> EnvironmentSpec:
     """Return what `describe` returns in a child, and import the modules here if that is safe. Raises its errors.
 
-    limit_s: env.start_limit_s. Raises EnvironmentFailed, too, if the child crashes or takes longer.
+    limit_s: env.start_limit_s. environments: of a run, for a look at two (`look_of_run`, also for `beside`); 0: none.
+    Raises EnvironmentFailed, too, if the child crashes or takes longer.
     """
+    from hive.envs.look import look_of_run
     from hive.envs.vectors import compiled
 
     def read() -> dict[str, Any]:
         before = Holdings.now()
         import_modules(recipe)
         shareable = Holdings.now().shareable_after(before)
-        return {"spec": to_plain(describe(recipe, plays=plays)), "shareable": shareable, "compared": compiled.COMPARED}
+        begun_s = time.monotonic()
+        spec = describe(recipe, plays=plays)
+        if environments and not spec.agents:
+            spec = replace(spec, seen=look_of_run(recipe, environments, time.monotonic() - begun_s, beside=beside))
+        return {"spec": to_plain(spec), "shareable": shareable, "compared": compiled.COMPARED}
 
     reply = in_child(read, f"the environment `{recipe.id}`", limit_s, key="env.start_limit_s")
     if reply["shareable"]:

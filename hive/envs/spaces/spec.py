@@ -6,7 +6,7 @@ Gymnasium space.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hive.envs.spaces.actions import ActionSpec
 from hive.envs.spaces.observation import ObservationSpec
@@ -30,6 +30,7 @@ class EnvironmentSpec:
     all other environments. takes_turns: whether they act one after the other instead of all at once.
     raw_return: whether wrappers may change rewards, and `info` has the return without them (hive.envs.raw_returns).
     deterministic: False for a program that does not say that equal seeds give equal bytes (hive.envs.external).
+    seen: what a look at two of it has found (hive.envs.look.look_of_run), which tells nothing of its form.
     """
 
     id: str
@@ -41,6 +42,7 @@ class EnvironmentSpec:
     takes_turns: bool = False
     raw_return: bool = False
     deterministic: bool = True
+    seen: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
 
     @property
     def rows(self) -> int:
