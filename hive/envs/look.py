@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 
 from hive.envs.context import EnvContext
-from hive.envs.make import ONE_A_PROCESS, check_new, differs_by_environment, steps_one_by_one, takes_native
+from hive.envs.make import ONE_A_PROCESS, check_new, differs_by_environment, innermost, steps_one_by_one, takes_native
 from hive.envs.random_play import OneVector, Player, play
 from hive.envs.recipe import Recipe
 from hive.envs.repeatability import AGAIN, CONTINUE, LATER, REMEDY, SEED, PlayedStep, difference, row_of
+from hive.envs.shared_names import shared_values
 from hive.envs.vectors.checks import short
 from hive.envs.vectors.seeding import changed_generators, globals_state, seed_with_torch
 from hive.envs.vectors.shared_buffers import share_memory
@@ -41,7 +42,8 @@ SHARES = 8  # plays of STEPS for which there is time
 
 NOTHING = np.zeros(0)
 
-SHARED = "they share an attribute of their class, a global of a module, or a file, window or device outside"
+SHARED = "an attribute of their class, a global of a module, or a file, window or device outside"
+MOST_NAMES = 3  # of what is shared
 APART = (
     'keep all state in `self`; env.processes = "each" parts what lies within a process, and collection.envs = 1 with '
     "one collector leaves what lies outside to one environment"
@@ -62,7 +64,8 @@ class Look:
 
     differs: how the same seed gave other results. second: error and hint of a construction beside the first one.
     disturbed: what differs where two are stepped in turn. drew: global generators that a constructor draws from.
-    shared: whether observations of both lie in the same memory. old: first observations that were the last ones before.
+    names: attributes of the class and globals that change while one is played. shared: whether observations of both lie
+    in the same memory. old: first observations that were the last ones before. draws: whether each step is drawn.
     """
 
     environments: int = 1
@@ -74,6 +77,7 @@ class Look:
     starts: str = ""
     spaces: str = ""
     drew: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
     shared: bool = False
     old: int = 0
     draws: bool = False
@@ -83,11 +87,15 @@ class Look:
         """How much was looked at, as text."""
         return f"{self.steps:,} steps of two environments, alone and in turn" + ", as they are slow" * self.hurried
 
+    @property
+    def shared_names(self) -> str:
+        """What environments of a process share by its names, as text."""
+        return ", ".join(f"`{name}`" for name in self.names[:MOST_NAMES]) + ", ..." * (len(self.names) > MOST_NAMES)
+
     def warnings(self, id: str) -> list[RunWarning]:
         """Return what is probably wrong with the results of a run, with the way out of each."""
-        disturbed = (
-            f"where two environments are stepped in turn, the {self.disturbed} is not that of one alone: {SHARED}"
-        )
+        disturbed = f"where two environments are stepped in turn, the {self.disturbed} is not that of one alone"
+        disturbed += f": they share {SHARED}" + f"; here {self.shared_names} changes" * bool(self.names)
         found = [
             (DISTURBED, disturbed * bool(self.disturbed), APART),
             (STARTS_REPEAT, self.starts, DRAW),
@@ -97,9 +105,10 @@ class Look:
 
     def facts(self, id: str) -> dict[str, str]:
         """Return what is only worth knowing: name -> sentence."""
+        common = f"; all environments of a process share {self.shared_names}, which changes" * bool(self.names)
         drawn = "its constructor draws from the global generator of " + " and ".join(f"`{one}`" for one in self.drew)
         found = {
-            "same seed": f"{self.differs}, or runs are not repeatable" * bool(self.differs),
+            "same seed": f"{self.differs}, or runs are not repeatable{common}" * bool(self.differs),
             "constructor draws": f"{drawn}, {NAME}" * bool(self.drew),
             "shared memory": "its environments return observations in one memory, which a run copies" * self.shared,
             "old observations": f"all {self.old} {OLD}" * bool(self.old),
@@ -171,7 +180,7 @@ class _Looking:
         """Play the first environment twice with the same seed."""
         environment = self._first.vector.environments[0]
         self.found.draws = getattr(environment, "render_mode", None) == "human"
-        before = _spaces_of(environment)
+        before, values = _spaces_of(environment), shared_values(innermost(environment))
 
         def watch(number: int) -> None:
             if not self.found.spaces:
@@ -182,6 +191,8 @@ class _Looking:
             self._compare(self._again(self._first), "a second reset")
         except EnvironmentFailed as error:
             self.found.differs = AGAIN + str(error)
+        now = shared_values(innermost(environment))
+        self.found.names = [name for name, value in values.items() if now.get(name) != value]
         self.found.steps = max(len(self._played) - 1, 0)
         self.found.hurried = self.found.steps < steps
 

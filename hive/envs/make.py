@@ -127,7 +127,7 @@ def make_each(recipe: Recipe, contexts: Sequence[EnvContext]) -> tuple[list[Reci
 
 def check_new(id: str, environments: Sequence[Any]) -> None:
     """Raise EnvironmentFailed if the last environment is one of the others, or around the same one as another."""
-    *others, new = map(_innermost, environments)
+    *others, new = map(innermost, environments)
     for number, other in enumerate(others):
         if other is new:
             what = "the same object" if environments[number] is environments[-1] else "wrappers around the same object"
@@ -138,7 +138,7 @@ def check_new(id: str, environments: Sequence[Any]) -> None:
             )
 
 
-def _innermost(environment: Any) -> Any:
+def innermost(environment: Any) -> Any:
     """Return what is inside of all wrappers of an environment, also of hive's own around a class without a base."""
     from hive.envs.adopted import Adopted
 

@@ -119,6 +119,17 @@ class OfAFile(Right):
         return result[0], float(at), *result[2:]
 
 
+class Counts(Right):
+    """A class that counts all steps, and rewards their number."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        Counts.steps += 1
+        result = super().step(action)
+        return result[0], float(Counts.steps), *result[2:]
+
+
 class FixedSeed(Right):
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         return super().reset(seed=seed or 42)
@@ -220,19 +231,25 @@ def test_nothing_is_found_in_what_is_right(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "what"),
+    ("kind", "what", "name"),
     [
-        (OfTheClass, "the observation in step 2 "),
-        (OfTheModule, "the reward in step 1 "),
-        (OfTheLastOne, "the reward in step 1 "),
+        (OfTheClass, "the observation in step 2 ", "; here `OfTheClass.at` changes"),
+        (OfTheModule, "the reward in step 1 ", "; here `WORLD` changes"),
+        (OfTheLastOne, "the reward in step 1 ", "; here `OfTheLastOne.last` changes"),
     ],
 )
-def test_environments_that_disturb_each_other(kind: Any, what: str) -> None:
+def test_environments_that_disturb_each_other(kind: Any, what: str, name: str) -> None:
     (warning,) = looked(kind).warnings("it")
     assert warning.kind == DISTURBED
     assert what in warning.text
+    assert warning.text.endswith(name)
     assert "env.processes" in warning.advice
     assert looked(kind, beside=False).warnings("it") == []
+
+
+def test_what_all_share_is_named_where_nothing_repeats() -> None:
+    text = looked(Counts).facts("it")["same seed"]
+    assert text.endswith("; all environments of a process share `Counts.steps`, which changes")
 
 
 def test_environments_that_share_a_file(tmp_path: Path) -> None:
