@@ -1,6 +1,6 @@
 """`hive check --env`: describes one environment, and what hive will do with it, in a user's words.
 
-    spaces -> 1,000 steps of random actions -> the same seed again, twice -> settings, storage and network
+    spaces -> 1,000 steps of random actions -> two of it, alone and in turn -> settings, storage and network
 
 It builds nothing but environments and one network, and leaves no files.
 """
