@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hive.envs.context import EnvContext
-from hive.envs.make import ONE_A_PROCESS, check_new, differs_by_environment, innermost, steps_one_by_one, takes_native
+from hive.envs.make import ONE_A_PROCESS, check_new, differs_by_environment, innermost, takes_native
 from hive.envs.random_play import OneVector, Player, play
 from hive.envs.recipe import Recipe
 from hive.envs.repeatability import AGAIN, CONTINUE, LATER, REMEDY, SEED, PlayedStep, difference, row_of
@@ -34,7 +34,6 @@ from hive.errors import EnvironmentFailed
 from hive.records.run_warnings import DISTURBED, SPACES_CHANGE, STARTS_REPEAT, RunWarning
 
 LOOK_S = 1.0  # of the look of `hive check CONFIG`, and of the start of a run
-CALLS = 4  # constructions, with what they import, for which a look has time
 STEPS, FEW_STEPS = 200, 64  # of each play; before a run
 STARTS, START_STEPS = 12, 5  # episodes that begin without a seed, and their steps
 LEAST_STARTS = 8  # of them that must be alike: with two equally probable starts, one time in 128 they are by chance
@@ -143,20 +142,15 @@ def look(
     return looking.found
 
 
-def look_of_run(recipe: Recipe, environments: int, took_s: float, *, beside: bool) -> tuple[tuple[str, str, str], ...]:
-    """Return what a look before a run found: name, cause and advice of warnings; name and text of facts.
+def look_of_run(recipe: Recipe, environments: int, *, beside: bool) -> list[tuple[str, str, str]]:
+    """Return what a look before a run finds: name, cause and advice of warnings; name and text of facts.
 
-    took_s: the time in which an environment was described; two of slow ones are not constructed before a run.
+    environments, beside: as of `look`, which documents the errors.
     """
-    if CALLS * took_s > LOOK_S or not steps_one_by_one(recipe):
-        return ()
-    try:
-        found = look(recipe, LOOK_S, environments, beside=beside, steps=FEW_STEPS)
-    except EnvironmentFailed:  # collectors meet it, and report it
-        return ()
-    warnings = [(one.kind, one.text, one.advice) for one in found.warnings(recipe.id)]
+    found = look(recipe, LOOK_S, environments, beside=beside, steps=FEW_STEPS)
     facts = found.facts(recipe.id) | ({"look": found.scope} if found.hurried else {})
-    return (*warnings, *((name, text, "") for name, text in facts.items()))
+    warnings = [(one.kind, one.text, one.advice) for one in found.warnings(recipe.id)]
+    return [*warnings, *((name, text, "") for name, text in facts.items())]
 
 
 class _Looking:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ import pytest
 from gymnasium import spaces
 
 from hive.envs import Recipe
-from hive.envs.look import Look, look, look_of_run
+from hive.envs.look import Look, look
+from hive.envs.spaces.reading_spaces import described_by_child
 from hive.records.run_warnings import DISTURBED, SPACES_CHANGE, STARTS_REPEAT
 
 
@@ -211,6 +214,11 @@ class Draws(Right):
     render_mode = "human"
 
 
+class Exits(Right):
+    def step(self, action: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 ONE = Right()
 
 
@@ -325,6 +333,14 @@ def test_slow_environments_are_looked_at_for_fewer_steps() -> None:
     found = look(Recipe("looked_here:Right"), 0.0, 16, beside=True)
     assert (found.steps, found.hurried) == (0, True)
     assert found.scope == "0 steps of two environments, alone and in turn, as they are slow"
-    assert look_of_run(Recipe("looked_here:FixedSeed"), 16, 1.0, beside=True) == ()
-    (warning,) = look_of_run(Recipe("looked_here:FixedSeed"), 16, 0.0, beside=True)
-    assert warning[0] == STARTS_REPEAT
+
+
+def test_a_run_looks_in_a_process_whose_end_ends_nothing() -> None:
+    recipe = Recipe("looked_here:FixedSeed")
+    ((name, _, advice),) = described_by_child(recipe, environments=16, beside=True).seen
+    assert (name, advice != "") == (STARTS_REPEAT, True)
+    assert described_by_child(recipe).seen == ()
+    exits = described_by_child(Recipe("looked_here:Exits"), environments=16, beside=True)
+    assert (exits.seen, exits.action.n) == ((), 2)
+    named = described_by_child(Recipe("looked_here:Named"), environments=16, beside=True)
+    assert [(one[0], one[2]) for one in named.seen] == [("constructor draws", "")]

@@ -107,15 +107,17 @@ class Holdings:
         return self.threads == 1 and self.children <= before.children and self.files <= before.files
 
 
-def in_child(work: Callable[[], Any], what: str, limit_s: float = START_LIMIT_S, key: str = "") -> Any:
+def in_child(
+    work: Callable[[], Any], what: str, limit_s: float = START_LIMIT_S, key: str = "", attempts: int = ATTEMPTS
+) -> Any:
     """Return the result of `work`, which a child computes: plain data for JSON, with lists for tuples.
 
     what: names the code in errors: "the environment `mine:Env`". key: that of the limit in the config. Raises the
-    HiveError that `work` raises, with its traceback as the cause, and EnvironmentFailed if the child crashes twice,
-    exits, is late, or raises another error.
+    HiveError that `work` raises, with its traceback as the cause, and EnvironmentFailed if the child crashes in all
+    attempts, exits, is late, or raises another error.
     """
     how = ""
-    for _ in range(ATTEMPTS):
+    for _ in range(attempts):
         child = _Child(work, what)
         try:
             ended = child.wait(limit_s)
@@ -138,7 +140,7 @@ def in_child(work: Callable[[], Any], what: str, limit_s: float = START_LIMIT_S,
             )
         how = f"{signal_name(os.WTERMSIG(child.status))}{at}"
     raise errors.EnvironmentFailed(
-        f"{what} crashed the process that constructed it: killed by {how}, {ATTEMPTS} times",
+        f"{what} crashed the process that constructed it: killed by {how}, {attempts} times",
         hint="construct it in Python without hive to find the native code that crashes; SIGKILL may mean that the "
         "machine has too little memory",
     )
