@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -202,7 +203,8 @@ class _Looking:
         self._name_old(first)
         if self.found.differs:
             return
-        if any(map(difference, first, again)):
+        whole = takewhile(lambda both: len(both[0]) == len(both[1]), zip(first, again, strict=False))
+        if any(difference(*both) for both in whole):
             self.found.differs = (
                 f"a second reset with the same seed gave other episodes after the first one; {CONTINUE}"
             )
