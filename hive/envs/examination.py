@@ -209,7 +209,8 @@ def examine(
     If no episode has ended then and no limit is declared, play up to LONGER times as many steps, to see one end.
 
     The environment is seeded with 0, the actions are independent of it. several: whether it has several agents.
-    look_s: seconds for a look at two of it (`hive.envs.look.look`, which documents `environments` and `beside`).
+    look_s: seconds for a look at two of it (`hive.envs.look.look`, which documents `environments` and `beside`), which
+    is left out where a construction alone takes longer.
     begin: called before each call of the environment with what it is: "construction", "reset", "step" or "close".
     Raises the errors of `make_vector`. An error of the environment is part of the result.
     """
@@ -237,7 +238,7 @@ def examine(
     finally:
         begin("close")
         done.close_error = next(filter(None, map(close, vector.environments)), "")
-    if done.failure is None and look_s:
+    if done.failure is None and look_s and done.make_s <= look_s:
         done.looked = look(recipe, look_s, environments, beside=beside, begin=begin)
         if done.looked.second is not None:
             text, hint = done.looked.second

@@ -153,6 +153,23 @@ def test_the_time_is_limited() -> None:
     assert examine(Recipe("CartPole-v1"), steps=10**9, limit_s=0.0).steps == 1, "the first step is outside of the limit"
 
 
+def test_two_environments_are_not_looked_at_where_one_takes_longer_to_construct(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+
+    def slow(*given: Any) -> Any:
+        nonlocal now
+        now += 2.0
+        return Says(GOOD, terminates=4)
+
+    monkeypatch.setattr(examination.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(vector, "make_environment", slow)
+    monkeypatch.setattr(vector, "takes_native", lambda *given: False)
+    monkeypatch.setattr(examination, "limit_advice", lambda *given: "")
+    assert examine(Recipe("mine:Env"), 10, 60.0, look_s=1.0).looked is None
+
+
 def test_the_first_reset_and_step_are_outside_of_means_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of each compiles, as with JAX and numba."""
     now = 0.0

@@ -130,12 +130,9 @@ def _report(options: argparse.Namespace) -> Report:
     blueprint = _blueprint(config)
     done.begun_anew = steps_between_barriers(blueprint)
     notes = done.notes(env.id) + _reward_notes(done, config, origin)
-    if done.failure is None and done.looked is not None:
-        facts |= _compiled(env, spec)
-        differs = done.looked.differs
-        facts["same seed"] = "gives other results" if differs else "gives the same observations, rewards and ends"
-        facts["looked at"] = done.looked.scope
-        notes += [] if differs else _salt_notes(config)
+    if done.failure is None:
+        facts |= _compiled(env, spec) | _looked(done)
+        notes += _salt_notes(config) if done.looked is not None and not done.looked.differs else []
     if spec.frame_skip > 1:
         facts["frames"] = frames_text(spec.frame_skip, config.run.steps).removeprefix("frames: ")
     found = unaccepted(done.warnings(env.id), config)
@@ -242,6 +239,14 @@ def _played(done: Examination, spec: EnvironmentSpec) -> dict[str, str]:
     if first := done.first_calls():
         lines["first calls"] = f"{first}, as compilation does, which is not in the cost"
     return lines
+
+
+def _looked(done: Examination) -> dict[str, str]:
+    """Return the lines about a look at two environments."""
+    if (looked := done.looked) is None:
+        return {"same seed": f"not compared, because a construction takes {_duration(done.make_s)}"}
+    differs = "gives other results" if looked.differs else "gives the same observations, rewards and ends"
+    return {"same seed": differs, "looked at": looked.scope}
 
 
 def _compiled(env: EnvConfig, spec: EnvironmentSpec) -> dict[str, str]:
