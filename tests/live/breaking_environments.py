@@ -55,9 +55,15 @@ class NotANumber(Breaking):
 
 
 class NotANumberOnce(Breaking):
-    """Breaks in the first process that gets there."""
+    """Breaks in the first process of a run that gets there, not where hive looks at it before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_run = bool(os.environ["HIVE_ENV_RUN"])
 
     def broken(self) -> Step:
+        if not self.of_run:
+            return np.zeros(3, np.float32), 1.0, False, self.count % 20 == 0, {}
         try:
             (Path(os.environ["HIVE_HOME"]) / "broken").touch(exist_ok=False)
         except FileExistsError:
