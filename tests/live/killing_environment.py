@@ -30,12 +30,18 @@ steps = 0  # of all environments of this process
 
 
 class Killing(CartPoleEnv):
+    """Kills a run, and not the look before it."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.of_run = bool(os.environ["HIVE_ENV_RUN"])
+
     def step(self, action: Any) -> Any:
         global steps
         steps += 1
         home = os.environ.get("HIVE_HOME", "")
         wanted = Path(home, "kill_after")
-        if home and wanted.exists() and steps >= int(wanted.read_text()):
+        if self.of_run and home and wanted.exists() and steps >= int(wanted.read_text()):
             kill(Path(home))
         return super().step(action)
 
