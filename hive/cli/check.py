@@ -62,6 +62,7 @@ from hive.runtime import Topology
 from hive.runtime.process.limits import check_limits
 from hive.runtime.topology.plan import Plan
 from hive.table import table_text
+from hive.tuning import choose
 
 if TYPE_CHECKING:  # imports NumPy and Gymnasium
     from hive.envs import Examination
@@ -94,7 +95,7 @@ def add_check(commands: Any) -> None:
         help="the milliseconds of a message to another host and back: report the lag that hides them",
     )
     check.add_argument(
-        "--tune", action="store_true", help="measure where actors should compute, and print the keys; takes about 20 s"
+        "--tune", action="store_true", help="try where actors should compute, and print the keys; takes about 25 s"
     )
     add_json(check)
     check.set_defaults(run=run_check)
@@ -260,15 +261,14 @@ def _print_topology(checked: Checked, trial: Mapping[str, Any] | None = None) ->
 
 
 def _tune(config: Config, options: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    """Measure the config; print rates, the choice, its reasons and the keys to write into the config."""
-    found = tune(config, config.automatic or TUNABLE, print_to_stderr, lossy=True)
+    """Try placements of the config; print rates, the choice, its reasons and the keys to write into the config."""
+    trials = tune(config, config.automatic or TUNABLE, print_to_stderr, lossy=True)
+    choice = choose(config, trials)
     if options.json:
-        data = {"costs": asdict(found.costs), "keys": found.choice.values, "reasons": found.choice.reasons}
-        rates = [{"steps_per_s": rate.steps_per_s, **asdict(rate.placement)} for rate in found.rates]
-        trials = [{**asdict(trial.placement), "steps_per_s": trial.steps_per_s} for trial in found.trials]
-        return 0, data | {"predicted": rates, "tried": trials}
-    print("\n".join([*table_lines(found), "", textwrap.fill(found.choice.reasons, REASON_WIDTH), ""]))
-    print("\n".join(toml_lines(found.choice.values) or ["nothing to change: the config has the fastest placement"]))
+        tried = [{**asdict(one.placement), "steps_per_s": one.steps_per_s} for one in trials]
+        return 0, {"keys": choice.values, "reasons": choice.reasons, "tried": tried}
+    print("\n".join([*table_lines(trials, choice.placement), "", textwrap.fill(choice.reasons, REASON_WIDTH), ""]))
+    print("\n".join(toml_lines(choice.values) or ["nothing to change: the config has the fastest placement"]))
     return 0, {}
 
 

@@ -1,4 +1,9 @@
-"""The arrangements of collectors and gradient workers that the tuner may choose, and the keys that make each.
+"""The arrangements of collectors and gradient workers that the tuner tries, and the keys that make each.
+
+    default        that of the config, whose helpers step environments on spare cores
+    one process    nothing is handed over, which pays for cheap environments and small networks
+    all cores      each core collects from a share of the environments, and computes the gradient of that share
+    many           several collectors on each core, which pays where environments wait
 
 The total number of environments and so the steps of a round stay those of the config: more collectors have fewer
 environments each. Everything else that decides what is learned (lag, minibatches, rollout) stays as it is.
@@ -6,15 +11,16 @@ environments each. Everything else that decides what is learned (lag, minibatche
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hive.config import Config, PPOConfig, ReplayConfig
 
 # Below this size of the network, compressed gradients and decentralized updates were slower than plain ones in all of
-# hive's measurements: a codec and a second optimizer cost more than the memory traffic that they save (issue 22).
+# hive's measurements: a codec and a second optimizer cost more than the memory traffic that they save.
 WHOLESALE_PARAMETERS = 25_000_000
-COLLECTORS_PER_CORE = 8  # most collectors for each core: more only pays where environments sleep, and each is a process
+TORCH_PARAMETERS = 100_000  # below this size, calls of torch took longer than native code in all measurements
+COLLECTORS_PER_CORE = 8  # collectors of "many" for each core, at most: each is a process
 
 
 @dataclass(frozen=True)
@@ -32,11 +38,6 @@ class Placement:
     def collectors(self) -> int:
         """Number of collectors, also of those that share the processes of gradient workers."""
         return self.collection_workers or max(self.gradient_workers, 1)
-
-    @property
-    def processes(self) -> int:
-        """Number of processes that collect or train."""
-        return self.collection_workers + self.gradient_workers + 1
 
     def values(self, config: Config) -> dict[str, Any]:
         """Return the keys whose values in the config this placement changes, or which are "auto"."""
@@ -65,31 +66,54 @@ def default_placement(config: Config) -> Placement:
 
 
 def placements(config: Config, automatic: tuple[str, ...], cores: int) -> list[Placement]:
-    """Return all placements that may be chosen for the keys `automatic`, the default one first."""
+    """Return the at most four placements that are tried for the keys `automatic`, the default one first."""
     default = default_placement(config)
     total = config.collectors * config.collection.envs
     found = [default]
-    for collectors in _collection_workers(config, automatic, total, cores):
-        for workers in _gradient_workers(config, automatic, cores):
-            count = collectors or max(workers, 1)
-            if "collection.workers" in automatic:
-                envs, rest = divmod(total, count)
-            else:
-                envs, rest = config.collection.envs, 0
-            made = Placement(collectors, workers, envs, default.decentralized, default.compression, default.backend)
-            if envs and not rest and made not in found and _is_possible(config, made):
-                found.append(made)
+    for collectors, workers in _numbers(config, automatic, total, cores):
+        envs, rest = divmod(total, collectors or max(workers, 1))
+        made = replace(default, collection_workers=collectors, gradient_workers=workers, envs=envs)
+        if envs and not rest and made not in found and _is_possible(config, made):
+            found.append(made)
     return found
 
 
-def _collection_workers(config: Config, automatic: tuple[str, ...], total: int, cores: int) -> list[int]:
-    if "collection.workers" not in automatic:
-        return [config.collection.workers]
-    return [n for n in range(min(total, COLLECTORS_PER_CORE * cores) + 1) if n == 0 or total % n == 0]
+def _numbers(config: Config, automatic: tuple[str, ...], total: int, cores: int) -> list[tuple[int, int]]:
+    """Return the numbers of collectors and of gradient workers beside the default ones."""
+    collectors, workers = config.collection.workers, config.gradients.workers
+    if "collection.workers" not in automatic:  # each gradient worker has as many of the collectors
+        return [(collectors, 0), (collectors, _divisor(collectors, cores))] if collectors else []
+    each, many = _divisor(total, cores), _divisor(total, COLLECTORS_PER_CORE * cores)
+    if "gradients.workers" not in automatic:
+        return [(0, workers), (each, workers), (many, workers)]
+    return [(0, 0), (0, each), (many, 0)]
 
 
-def _gradient_workers(config: Config, automatic: tuple[str, ...], cores: int) -> list[int]:
-    return [*range(cores + 1)] if "gradients.workers" in automatic else [config.gradients.workers]
+def _divisor(total: int, most: int) -> int:
+    """Return the largest number up to `most` that divides a total into equal parts."""
+    return max(n for n in range(1, most + 1) if total % n == 0)
+
+
+def variants(config: Config, placement: Placement, parameters: int, *, lossy: bool) -> list[Placement]:
+    """Return other ways to compute in a placement, for networks of so many parameters.
+
+    lossy: whether compressed gradients, which change what is learned, may be among them.
+    """
+    found = []
+    if config.network.backend == "auto" and parameters >= TORCH_PARAMETERS:
+        found.append(replace(placement, backend="torch"))
+    if placement.gradient_workers > 1 and parameters >= WHOLESALE_PARAMETERS:
+        if _may_decentralize(config):
+            found.append(replace(placement, decentralized=True))
+        if lossy:
+            found.append(replace(placement, compression="bf16"))
+    return found
+
+
+def _may_decentralize(config: Config) -> bool:
+    """Return whether the config allows decentralized updates (hive.config.rules, Blueprint)."""
+    asynchronous = config.gradients.communication == "asynchronous"
+    return not asynchronous and config.run.carrier == "slots" and not isinstance(config.algorithm, ReplayConfig)
 
 
 def _is_possible(config: Config, made: Placement) -> bool:
