@@ -172,7 +172,7 @@ def _try(checked: Checked, options: argparse.Namespace, sets: list[str], stdout:
     from hive.schemes import check_memory
 
     config, topology = checked.config, checked.topology
-    check_memory(topology, config, Path("runs") / config.run.name)
+    check_memory(topology, config)
     check_limits(checked.plan)
     measured = options.round_trip is not None
     examined = None if checked.lags is None else examine_environment(config, topology)

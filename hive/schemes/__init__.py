@@ -62,7 +62,7 @@ def build(config: Config, directory: Path | None = None) -> Topology:
         from hive.schemes.sizes import explained  # here, because it imports torch
         from hive.training import environment_of
 
-        raise explained(error, config, environment_of(config), directory) from None
+        raise explained(error, config, environment_of(config)) from None
     if not isinstance(topology, Topology):
         raise TopologyError(
             f"the scheme `{name}` did not return a hive.Topology",
@@ -132,7 +132,7 @@ def load(
 
         topology = part_of(topology, blueprint_of(topology), facts)
     if not allocated:
-        check_memory(topology, config, folder.path)
+        check_memory(topology, config)
     _make_weights(topology)
     return topology
 
@@ -144,18 +144,16 @@ def _make_weights(topology: Topology) -> None:
             blueprint_of(topology).flat.made  # noqa: B018
 
 
-def check_memory(topology: Topology, config: Config, directory: Path) -> None:
+def check_memory(topology: Topology, config: Config) -> None:
     """Raise MemoryShort if the run needs more memory than is free here, with the cause and ways out."""
     if not topology.groups:
         return  # its plan cannot be made, which is another error
-    if "hive.training" not in sys.modules:  # a topology without the trainer, and without torch, which that imports
-        check_plan(topology.plan())
-        return
-    from hive.schemes.sizes import check_run
-
     try:
-        blueprint = blueprint_of(topology)
-    except TopologyError:
         check_plan(topology.plan())
-        return
-    check_run(topology, config, directory, blueprint)
+    except MemoryShort as error:
+        with contextlib.suppress(TopologyError):  # a topology without the trainer
+            blueprint = blueprint_of(topology)
+            from hive.schemes.sizes import explained  # here, because it imports torch
+
+            error = explained(error, config, blueprint.environment)
+        raise error from None

@@ -101,4 +101,4 @@ def test_check_prints_what_it_refuses(place: Place) -> None:
     done = place.hive("check", path)
     assert done.code == 3
     assert re.search(r"memory: .* TiB; .* of which a run may take 90 %: too little", done.out)
-    assert "because of network.middleware = [200_000, 200_000]" in done.err
+    assert "large in it: network.middleware = [200_000, 200_000]" in done.err

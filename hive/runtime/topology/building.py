@@ -77,11 +77,6 @@ def _locating(config: Config, hint: Callable[[HiveError, BaseException], str]) -
         raise located from error
 
 
-def check_memory(config: Config, directory: Path) -> None:
-    """Raise MemoryShort if a run of this config needs more memory than is free here; what `build` raises, too."""
-    _schemes().check_memory(build(config, directory), config, directory)
-
-
 def _located(error: BaseException, config: Config) -> HiveError | None:
     """Turn an exception of user or library code into a HiveError that names its line; None for errors of hive."""
     raised = _cause(error)

@@ -189,7 +189,7 @@ def test_bugs_of_hive_stay_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_more_weights_than_can_be_counted_are_too_many(tmp_path: Path) -> None:
     config = config_of()
     wide = dataclasses.replace(config, network=dataclasses.replace(config.network, middleware=(2**60,)))
-    with pytest.raises(MemoryShort, match=r"because of network.middleware = \[1_152"):
+    with pytest.raises(MemoryShort, match=r"large in it: network.middleware = \[1_152"):
         build(wide, tmp_path)
 
 
