@@ -18,7 +18,17 @@ HOME = os.path.dirname(os.path.abspath(__file__))  # not a Path: importing pathl
 OWN = {
     *("__init__.py", "__init__.pyi", "__main__.py", "algorithms", "api", "cli", "clock.py", "comparison", "compat"),
     *("config", "cores.py", "declared.py", "distribution.py", "env.h", "envs", "errors.py", "experience"),
-    *("free_memory.py", "gpus.py", "gradients", "hash_seed.py", "hosts", "integrations", "lazy.py", "learning"),
+    *(
+        "free_memory.py",
+        "gpus.py",
+        "gradients",
+        "hash_seed.py",
+        "hosts",
+        "integrations",
+        "launch",
+        "lazy.py",
+        "learning",
+    ),
     *("monitor", "native.py", "networks", "paths.py", "plain_data.py", "policy", "printable.py", "py.typed"),
     *("records", "runtime", "schemes", "session", "table.py", "testing", "training", "tuning", "versions.py"),
     *("warning_names.py", "web"),

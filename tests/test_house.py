@@ -53,6 +53,7 @@ ORDER = (
         "web",
         "comparison",
         "session",
+        "launch",
         "cli",
         "api",
     ),

@@ -40,7 +40,7 @@ def test_commands_that_list_runs_load_few_modules() -> None:
         "psutil",
         "hive.config",
         "hive.monitor",
-        "hive.cli.parts.launch",
+        "hive.launch.foreground",
         "hive._native",
     }
     assert not heavy & loaded

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from hive.cli.parts.interrupts import raising_interrupts
+from hive.launch.interrupts import raising_interrupts
 from hive.runtime.actor.interrupted import Interrupted
 from hive.runtime.process.command import of_program
 from hive.runtime.process.spawning import CALLBACKS, PROGRAM

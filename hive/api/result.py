@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from hive.api.calls import by_name
 from hive.api.ending import ending_as_asked, raise_for
 from hive.api.own_callbacks import OwnCallbacks
-from hive.cli.parts.control import print_to_stderr
-from hive.cli.parts.launch import launch
-from hive.cli.parts.resuming import prepare
-from hive.cli.parts.select_run import named_run
-from hive.cli.parts.starting import began, failed_start, raise_failure, run_quietly
 from hive.config import load_config
 from hive.config.answers import answers
 from hive.errors import ActorFailed, HiveError, RecordError, UsageError, brief
+from hive.launch.control import print_to_stderr
+from hive.launch.foreground import launch
+from hive.launch.resuming import prepare
+from hive.launch.select_run import named_run
+from hive.launch.starting import began, failed_start, raise_failure, run_quietly
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, Summary, policy_directory, read_jsonl
 from hive.records.owner import descriptor_of, give_up
@@ -135,7 +135,7 @@ class Result(Summary):
 
         Raises UsageError without matplotlib, and for a metric that the run does not have.
         """
-        from hive.cli.parts.comparing import draw_run
+        from hive.launch.comparing import draw_run
 
         return draw_run(RunDirectory.open(self.directory), metric, None if path is None else Path(path))
 

@@ -28,11 +28,11 @@ from hive.api.calls import by_name
 from hive.api.ending import cancelled_by_sigterm, ending_as_asked
 from hive.api.own_callbacks import OwnCallbacks
 from hive.api.result import Result, finish, no_report, refuse_while_imported
-from hive.cli.parts.continuing import begin_or_continue
-from hive.cli.parts.control import print_to_stderr
-from hive.cli.parts.new_run import new_run
-from hive.cli.parts.starting import RETRY_S
 from hive.errors import HiveError
+from hive.launch.continuing import begin_or_continue
+from hive.launch.control import print_to_stderr
+from hive.launch.new_run import new_run
+from hive.launch.starting import RETRY_S
 from hive.records import RunDirectory
 from hive.runtime.run.control import open_run
 from hive.session.given import Given, GivenConfig, meant_call

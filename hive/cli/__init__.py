@@ -89,7 +89,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices and action.dest == "command":
-            from hive.cli.parts.suggest import command_meant
+            from hive.launch.suggest import command_meant
 
             meant = command_meant(str(value), action.choices)
             raise UsageError(f"no command `{value}`{meant}", hint="" if meant else "`hive --help` lists the commands")
@@ -163,8 +163,8 @@ def _main(arguments: list[str] | None, at_last: ExitStack) -> NoReturn:
         words = sys.argv[1:] if arguments is None else arguments
         _check_surroundings(words)
         if words[:1] in (["up"], ["resume"]):
-            from hive.cli.parts import early_start
-            from hive.cli.parts.interrupts import raising_interrupts
+            from hive.launch import early_start
+            from hive.launch.interrupts import raising_interrupts
 
             at_last.enter_context(raising_interrupts())
             at_last.callback(early_start.abandon)  # after an error has been shown
@@ -217,7 +217,7 @@ def _run(words: list[str]) -> int:
 
     # `doctor` reports problems with the folder of sockets itself, where `sweep` would raise.
     if options.command != "doctor" and (swept := sweep()):
-        from hive.cli.parts.select_run import report_swept
+        from hive.launch.select_run import report_swept
 
         report_swept(swept)
     with raising_on_exit():

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 from hive.cli.parts.about import exact_lines, meaning_lines, memory_lines, network_lines
 from hive.cli.parts.arguments import add_config_file, add_json, add_overrides, add_topology
 from hive.cli.parts.check_environment import check_environment, frames_text, print_notes, print_warnings, unaccepted
-from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.drawing import lines_of, svg_of
 from hive.cli.parts.json_output import environments_to_stderr
 from hive.cli.parts.lag import (
@@ -40,7 +39,6 @@ from hive.cli.parts.lag import (
     lag_lines,
     lags_of,
 )
-from hive.cli.parts.new_run import beginning_warnings
 from hive.cli.parts.sizes import Sizes, size_lines, sizes_of
 from hive.cli.parts.trial import (
     GRACE_S,
@@ -51,10 +49,12 @@ from hive.cli.parts.trial import (
     why_fewer,
     why_not_recorded,
 )
-from hive.cli.parts.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.config import Config, load_config
 from hive.config.values import toml_text
 from hive.errors import HiveError, UsageError
+from hive.launch.control import print_to_stderr
+from hive.launch.new_run import beginning_warnings
+from hive.launch.tune import TUNABLE, table_lines, toml_lines, tune
 from hive.paths import user_path
 from hive.records.run_warnings import VIDEOS_OFF, RunWarning
 from hive.records.summary import rounds_text

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.arguments import add_json, add_policy
-from hive.cli.parts.comparing import (
+from hive.launch.comparing import (
     RUNS,
     XLABELS,
     add_theme,

@@ -94,8 +94,8 @@ def _runs(**_: Any) -> list[str]:
 
 def _actors(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Return the actors of the given run, by the names of their logs: the run may have ended."""
-    from hive.cli.parts.select_run import named_run
     from hive.errors import HiveError
+    from hive.launch.select_run import named_run
 
     if parsed_args.run_name is None:
         return []  # it is the name of a run that is being typed
@@ -109,8 +109,8 @@ def _actors(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
 def _checkpoints(parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Return what `--which` accepts: words, and the updates of the checkpoints of the first given run."""
     given = getattr(parsed_args, "runs", None) or [getattr(parsed_args, "run_name", None)]
-    from hive.cli.parts.select_run import chosen_run
     from hive.errors import HiveError
+    from hive.launch.select_run import chosen_run
 
     words = ["latest", "best", *(["all"] if hasattr(parsed_args, "runs") else [])]  # only `hive eval` takes all
     try:

@@ -16,7 +16,7 @@ from typing import Any
 from hive.cli.parts.arguments import add_json, add_run
 from hive.cli.parts.machine_checks import BAD, machine_findings
 from hive.cli.parts.run_checks import run_findings
-from hive.cli.parts.select_run import named_run
+from hive.launch.select_run import named_run
 from hive.records.documents import json_text
 from hive.table import table_text
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.parts.arguments import ONLY_LIVE_RUN, add_run
-from hive.cli.parts.control import POLL_S, WaitReporter, connected, late_actors, print_to_stderr
-from hive.cli.parts.run_report import kept
-from hive.cli.parts.select_run import live_run, name_from_here
 from hive.errors import HiveError, UsageError
+from hive.launch.control import POLL_S, WaitReporter, connected, late_actors, print_to_stderr
+from hive.launch.run_report import kept
+from hive.launch.select_run import live_run, name_from_here
 from hive.records import (
     RunDirectory,
     RunFacts,

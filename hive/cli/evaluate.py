@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.arguments import add_json, add_runs, add_which, whole_number
-from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.json_output import environments_to_stderr
 from hive.cli.parts.playing import (
     Source,
@@ -38,6 +37,7 @@ from hive.cli.parts.playing import (
     sources,
 )
 from hive.errors import UsageError
+from hive.launch.control import print_to_stderr
 from hive.paths import user_path
 from hive.records import Checkpoint
 from hive.records.return_text import return_text

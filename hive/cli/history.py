@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hive.cli.parts.arguments import add_json, add_run
-from hive.cli.parts.control import connected
-from hive.cli.parts.select_run import chosen_actors, chosen_run, say_default, unknown_actor
+from hive.launch.control import connected
+from hive.launch.select_run import chosen_actors, chosen_run, say_default, unknown_actor
 from hive.monitor.line import event_text
 from hive.records import RunDirectory, read_jsonl, run_state
 from hive.records.documents import json_text

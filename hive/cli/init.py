@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.parts.control import print_to_stderr
 from hive.config import (
     ALGORITHMS,
     DEFAULT_SCHEME,
@@ -25,6 +24,7 @@ from hive.config import (
 )
 from hive.config.syntax import hint_for_python
 from hive.errors import UsageError
+from hive.launch.control import print_to_stderr
 from hive.paths import user_path
 from hive.table import table_text
 

@@ -6,8 +6,8 @@ import argparse
 import math
 from typing import Any
 
-from hive.cli.parts.control import print_to_stderr
 from hive.errors import UsageError
+from hive.launch.control import print_to_stderr
 from hive.paths import user_path
 
 WAIT_S = 300.0  # longer than a restart of the head, shorter than an allocation that should not be wasted

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hive.cli.parts.arguments import add_json, add_run
-from hive.cli.parts.select_run import chosen_run, say_default
-from hive.cli.parts.suggest import did_you_mean, listed
 from hive.errors import UsageError
+from hive.launch.select_run import chosen_run, say_default
+from hive.launch.suggest import did_you_mean, listed
 from hive.records import (
     RunDirectory,
     merge_logs,

@@ -11,10 +11,10 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from hive.cli.parts.arguments import add_json
-from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.listing import in_seconds, status_of, trained
-from hive.cli.parts.select_run import live_elsewhere, live_here
 from hive.errors import HiveError
+from hive.launch.control import print_to_stderr
+from hive.launch.select_run import live_elsewhere, live_here
 from hive.paths import short_reference
 from hive.records import (
     RunDirectory,

@@ -12,8 +12,8 @@ import sys
 from typing import Any
 
 from hive.cli.parts.arguments import add_json, add_run
-from hive.cli.parts.select_run import chosen_run
 from hive.errors import UsageError
+from hive.launch.select_run import chosen_run
 from hive.records.documents import json_text
 
 NICE = 10  # niceness of this process: the view must not take CPU time from the run

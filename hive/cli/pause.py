@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from hive.cli.parts.arguments import ONLY_LIVE_RUN, add_run
-from hive.cli.parts.control import WaitReporter, connected
-from hive.cli.parts.select_run import live_run
-from hive.cli.parts.suggest import listed
 from hive.errors import UsageError
+from hive.launch.control import WaitReporter, connected
+from hive.launch.select_run import live_run
+from hive.launch.suggest import listed
 
 
 def add_pause(commands: Any) -> None:

@@ -29,8 +29,8 @@ from hive.cli.parts.playing import (
     recorded,
     sources,
 )
-from hive.cli.parts.select_run import say_default
 from hive.errors import UsageError
+from hive.launch.select_run import say_default
 from hive.paths import user_path
 from hive.records.documents import failure
 

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from hive.cli.parts.arguments import DEFAULT_RUN, add_policy
-from hive.cli.parts.comparing import RUNS, add_theme, chosen_groups, environments, figure_of
+from hive.launch.comparing import RUNS, add_theme, chosen_groups, environments, figure_of
 from hive.monitor.series import AXES, RETURN
 from hive.paths import user_path
 

@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from hive.cli.parts.arguments import add_json, add_runs
-from hive.cli.parts.select_run import named_run
 from hive.errors import RecordError, UsageError
+from hive.launch.select_run import named_run
 from hive.records import RunDirectory, find_runs, home_folder, run_state
 from hive.records.documents import json_text
 from hive.records.pruning import Item, delete, failed_starts, freed_bytes, prunable

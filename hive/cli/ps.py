@@ -11,9 +11,9 @@ from typing import Any
 
 from hive.cli.parts.arguments import add_json, add_run
 from hive.cli.parts.listing import in_seconds, status_of, trained
-from hive.cli.parts.select_run import chosen_run, live_here
 from hive.errors import RecordError
 from hive.gpus import Gpu, gpus_here
+from hive.launch.select_run import chosen_run, live_here
 from hive.printable import printable
 from hive.records import (
     RunDirectory,

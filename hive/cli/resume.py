@@ -1,4 +1,4 @@
-"""`hive resume`: continues a paused run, or an ended one from its newest checkpoint (hive.cli.parts.resuming)."""
+"""`hive resume`: continues a paused run, or an ended one from its newest checkpoint (hive.launch.resuming)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def add_resume(commands: Any) -> None:
 
 
 def run_resume(options: argparse.Namespace) -> int:
-    from hive.cli.parts.control import connected
-    from hive.cli.parts.launch import launch
-    from hive.cli.parts.resuming import prepare
-    from hive.cli.parts.select_run import chosen_run
+    from hive.launch.control import connected
+    from hive.launch.foreground import launch
+    from hive.launch.resuming import prepare
+    from hive.launch.select_run import chosen_run
     from hive.records import run_state
 
     check_start(options)

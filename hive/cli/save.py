@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.parts.arguments import add_run
-from hive.cli.parts.control import WaitReporter, connected, print_to_stderr
-from hive.cli.parts.select_run import chosen_run, live_run, say_default
 from hive.cli.parts.transitions_file import checked_file, written_text
 from hive.errors import UsageError
+from hive.launch.control import WaitReporter, connected, print_to_stderr
+from hive.launch.select_run import chosen_run, live_run, say_default
 from hive.paths import user_path
 from hive.records import (
     RunDirectory,

@@ -7,9 +7,9 @@ import time
 from typing import Any
 
 from hive.cli.parts.arguments import add_run_and_settings, run_and_settings
-from hive.cli.parts.control import POLL_S, connected
-from hive.cli.parts.select_run import live_run
 from hive.errors import UsageError
+from hive.launch.control import POLL_S, connected
+from hive.launch.select_run import live_run
 
 
 def add_scale(commands: Any) -> None:

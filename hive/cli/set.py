@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 from hive.cli.parts.arguments import add_run_and_settings, run_and_settings
-from hive.cli.parts.control import connected
-from hive.cli.parts.select_run import live_run
+from hive.launch.control import connected
+from hive.launch.select_run import live_run
 
 
 def add_set(commands: Any) -> None:

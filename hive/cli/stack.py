@@ -10,8 +10,8 @@ import argparse
 from typing import Any
 
 from hive.cli.parts.arguments import ONLY_LIVE_RUN, add_json, add_run
-from hive.cli.parts.control import connected
-from hive.cli.parts.select_run import chosen_actors, live_run, say_default
+from hive.launch.control import connected
+from hive.launch.select_run import chosen_actors, live_run, say_default
 from hive.records.documents import json_text
 
 

@@ -1,4 +1,4 @@
-"""`hive up`: starts a run and shows its progress (hive.cli.parts.launch), or continues an ended one.
+"""`hive up`: starts a run and shows its progress (hive.launch.foreground), or continues an ended one.
 
 What starts runs is imported by the command only: a shell that completes its options waits for this module.
 """
@@ -47,14 +47,14 @@ def add_up(commands: Any) -> None:
 
 
 def run_up(options: argparse.Namespace) -> int:
-    from hive.cli.parts.launch import launch
+    from hive.launch.foreground import launch
     from hive.records.owner import descriptor_of
 
     check_start(options)
     if options.jobs is not None and options.seeds is None:
         raise UsageError("--jobs needs --seeds", hint="hive up CONFIG --seeds 1..5 --jobs 2")
     if options.resume is not None:
-        from hive.cli.parts.resuming import prepare
+        from hive.launch.resuming import prepare
 
         if options.name is not None:
             raise UsageError("a resumed run keeps its name", hint="hive up --resume RUN, without --name")
@@ -79,8 +79,8 @@ def run_up(options: argparse.Namespace) -> int:
 
 def _maker(options: argparse.Namespace) -> Callable[..., RunDirectory]:
     """Return the function that makes the run's directory, or finds it."""
-    from hive.cli.parts.continuing import begin_or_continue
-    from hive.cli.parts.new_run import new_run
+    from hive.launch.continuing import begin_or_continue
+    from hive.launch.new_run import new_run
 
     return begin_or_continue if options.continues else new_run
 

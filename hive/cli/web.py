@@ -13,9 +13,9 @@ from typing import Any
 
 from hive.cli.monitor import NICE
 from hive.cli.parts.arguments import add_runs
-from hive.cli.parts.select_run import live_elsewhere, named_run
 from hive.distribution import pip_install
 from hive.errors import UsageError
+from hive.launch.select_run import live_elsewhere, named_run
 from hive.records import RunDirectory, find_runs, home_folder
 from hive.versions import check_versions
 

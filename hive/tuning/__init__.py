@@ -3,7 +3,7 @@
     placement.py  config -> Placements   the arrangements that are tried, and the keys of each
     choice.py     Trials -> Choice       the fastest one, with its reasons as a paragraph
 
-Both are arithmetic without torch. `hive.cli.parts.tune` makes the trials: short runs of each placement.
+Both are arithmetic without torch. `hive.launch.tune` makes the trials: short runs of each placement.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ import pytest
 
 from hive import __version__
 from hive.cli import ls, parser
-from hive.cli.parts.suggest import OTHER_COMMANDS, REMOVING
 from hive.errors import (
     ActorFailed,
     ConfigError,
@@ -22,6 +21,7 @@ from hive.errors import (
     TopologyError,
     UsageError,
 )
+from hive.launch.suggest import OTHER_COMMANDS, REMOVING
 
 if TYPE_CHECKING:
     from conftest import Place

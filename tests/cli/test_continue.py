@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hive.cli.parts.continuing import begin_or_continue
-from hive.cli.parts.resuming import prepare
-from hive.cli.parts.run_report import exit_code_of
 from hive.config import load_config
 from hive.errors import UsageError
+from hive.launch.continuing import begin_or_continue
+from hive.launch.resuming import prepare
+from hive.launch.run_report import exit_code_of
 from hive.records import RunDirectory, Summary, write_checkpoint
 from hive.records.owner import descriptor_of, give_up, own
 from hive.runtime.process.stop_signals import TERMINATED

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from canned_status import actor, results, status
 
-from hive.cli.parts import control
+from hive.launch import control
 from hive.records import RunDirectory, Summary, runs, write_checkpoint
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hive.cli.parts import early_start
+from hive.launch import early_start
 
 LIMIT_S = 60.0  # time limit for starting and ending processes on a busy machine
 
@@ -70,5 +70,5 @@ def test_other_commands_start_no_supervisor(words: list[str]) -> None:
 
 def test_what_starts_it_imports_neither_numpy_nor_the_records() -> None:
     late = ("numpy", "msgpack", "hive.records", "hive.config")
-    code = f"import sys, hive.cli.parts.early_start; print([name for name in {late} if name in sys.modules])"
+    code = f"import sys, hive.launch.early_start; print([name for name in {late} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True).stdout == "[]\n"

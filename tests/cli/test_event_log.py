@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from event_lines import event, said
 
-from hive.cli.parts.event_log import EVENTS, NewEvents
+from hive.launch.event_log import EVENTS, NewEvents
 from hive.monitor import StatusLine
 from hive.records.run_warnings import RunWarning
 

@@ -22,9 +22,9 @@ from random_damage import damage, in_child
 
 import hive
 from hive.cli import main
-from hive.cli.parts.resuming import prepare
-from hive.cli.parts.starting import raise_failure
 from hive.errors import HiveError, RecordError
+from hive.launch.resuming import prepare
+from hive.launch.starting import raise_failure
 from hive.records import JsonlWriter, RunDirectory, replace_best, write_checkpoint, write_crash
 from hive.records.owner import give_up
 from hive.schemes.trainer import resumed_from

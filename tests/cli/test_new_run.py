@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hive.cli.parts.new_run import new_run
+from hive.launch.new_run import new_run
 from hive.records import RunDirectory, read_jsonl, write_checkpoint
 from hive.records.owner import give_up
 from hive.records.run_warnings import warnings_of

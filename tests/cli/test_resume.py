@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hive.cli.parts import resuming
-from hive.cli.parts.tune import recorded_sets, write_choice
 from hive.config import Config, load_config, render
 from hive.errors import ConfigError, RecordError, UsageError
+from hive.launch import resuming
+from hive.launch.tune import recorded_sets, write_choice
 from hive.records import (
     JsonlWriter,
     RunDirectory,

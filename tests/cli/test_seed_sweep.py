@@ -14,13 +14,14 @@ from canned_status import status
 from emulated import lines_on_screen
 from fake_process import FakeProcess, fail, nothing
 
-from hive.cli.parts import new_run, seed_run, seed_sweep, seed_table
+from hive.cli.parts import seed_run, seed_sweep, seed_table
 from hive.cli.parts.seed_run import SeedRun
 from hive.cli.parts.seed_sweep import MAX_SEEDS, seeds_of
 from hive.cli.parts.seed_table import window
 from hive.config import Config, load_config
 from hive.cores import LIMIT
 from hive.errors import ConfigError, UsageError
+from hive.launch import new_run
 from hive.monitor import StatusLine
 from hive.records import RunDirectory, Summary, read_run_facts, write_run_facts
 from hive.records.owner import give_up

@@ -12,7 +12,8 @@ import pytest
 from canned_status import status
 
 from hive import __version__
-from hive.cli.parts.select_run import (
+from hive.errors import UsageError
+from hive.launch.select_run import (
     _age,
     chosen_run,
     live_elsewhere,
@@ -22,7 +23,6 @@ from hive.cli.parts.select_run import (
     named_run,
     report_swept,
 )
-from hive.errors import UsageError
 from hive.records import RunDirectory, read_run_facts, run_state, write_checkpoint, write_run_facts
 from hive.runtime.run.control import PROTOCOL
 from hive.runtime.run.folders import make_socket_folder

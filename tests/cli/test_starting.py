@@ -15,10 +15,11 @@ from canned_status import starting, status
 from event_lines import event
 from fake_process import FakeClient, FakeProcess, fail, interrupt, nothing
 
-from hive.cli.parts import starting as module
-from hive.cli.parts.interrupts import deferred_interrupts, number_of, raising_interrupts
-from hive.cli.parts.new_run import new_run
-from hive.cli.parts.starting import (
+from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
+from hive.launch import starting as module
+from hive.launch.interrupts import deferred_interrupts, number_of, raising_interrupts
+from hive.launch.new_run import new_run
+from hive.launch.starting import (
     abort_start,
     ask_to_end,
     began,
@@ -27,7 +28,6 @@ from hive.cli.parts.starting import (
     raise_failure,
     run_quietly,
 )
-from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
 from hive.records import RunDirectory, list_checkpoints, read_run_facts, write_checkpoint, write_crash, write_run_facts
 from hive.runtime.actor.interrupted import Interrupted
 from hive.runtime.process.stop_signals import DEFAULTS
@@ -333,7 +333,7 @@ def test_ctrl_c_inside_exec_leaves_the_exit_code_to_the_command() -> None:
     """Imports run `exec`: dataclasses and named tuples do."""
     program = """
 import signal, sys
-from hive.cli.parts.interrupts import raising_interrupts
+from hive.launch.interrupts import raising_interrupts
 with raising_interrupts():
     try:
         exec("signal.raise_signal(signal.SIGINT)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hive.cli.parts.suggest import NAMES_SHOWN, did_you_mean, listed
+from hive.launch.suggest import NAMES_SHOWN, did_you_mean, listed
 
 LOGS = ["collector-0", "collector-1", "learner-0", "supervisor"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hive.cli.parts import new_run as module
-from hive.cli.parts.new_run import new_run
-from hive.cli.parts.tune import recorded_sets, table_lines, toml_lines, tune
 from hive.config import Config, load_config
 from hive.errors import ConfigError
+from hive.launch import new_run as module
+from hive.launch.new_run import new_run
+from hive.launch.tune import recorded_sets, table_lines, toml_lines, tune
 from hive.tuning import Choice, Placement, Trial
 
 ENV = '[env]\nid = "CartPole-v1"\n'

@@ -17,12 +17,12 @@ from canned_status import actor, results, starting, status, warned
 from event_lines import Out, event, said
 from fake_process import FakeClient, FakeProcess, fail, interrupt, nothing
 
-from hive.cli.parts import launch
-from hive.cli.parts.event_log import NewEvents
-from hive.cli.parts.launch import Foreground, detached, read_keys
-from hive.cli.parts.run_report import report_end
 from hive.config import load_config, render
 from hive.errors import ActorFailed, ConfigError, HiveError
+from hive.launch import foreground as launch
+from hive.launch.event_log import NewEvents
+from hive.launch.foreground import Foreground, detached, read_keys
+from hive.launch.run_report import report_end
 from hive.monitor import StatusLine
 from hive.monitor.terminal import app as monitor_terminal
 from hive.records import JsonlWriter, RunDirectory, home_folder, replace_best, write_checkpoint
@@ -310,7 +310,7 @@ def test_the_first_interrupt_drains_and_the_second_is_passed_on(place: Place, nu
 
 
 def test_actors_that_delay_the_end_are_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hive.cli.parts.control.REPORT_S", 0.0)
+    monkeypatch.setattr("hive.launch.control.REPORT_S", 0.0)
     run = place.never_begun()
 
     def interrupt() -> None:

@@ -17,12 +17,12 @@ from any_environment import ACTIONS, CHOICES, OBSERVATIONS
 from gymnasium import spaces
 
 import hive
-from hive.cli.parts.resuming import prepare
 from hive.config import Config, load_config
 from hive.envs.make import make_environment
 from hive.envs.recipe import Recipe
 from hive.envs.vectors.checks import at
 from hive.errors import HiveError
+from hive.launch.resuming import prepare
 from hive.policy.loaded import Policy
 from hive.records import Summary
 from hive.runtime.run.execute import run_inline

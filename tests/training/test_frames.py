@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hive
-from hive.cli.parts.run_report import ending_text
+from hive.launch.run_report import ending_text
 from hive.records import Summary
 
 IN_ONE_PROCESS = "[collection]\nworkers = 0\nenvs = 2\nrollout = 32\n[gradients]\nworkers = 0\n"

@@ -14,7 +14,7 @@ from hive.paths import user_path
 
 RUN = "name, unique prefix of a name, path or `latest`"
 
-# The run that a command takes without RUN (hive.cli.parts.select_run).
+# The run that a command takes without RUN (hive.launch.select_run).
 DEFAULT_RUN = "the live run in $HIVE_HOME, else the newest run there"
 ONLY_LIVE_RUN = "the only live run in $HIVE_HOME"
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.arguments import add_overrides, whole_number
-from hive.cli.parts.control import print_to_stderr
-from hive.cli.parts.select_run import chosen_run
-from hive.cli.parts.suggest import listed
 from hive.errors import UsageError
+from hive.launch.control import print_to_stderr
+from hive.launch.select_run import chosen_run
+from hive.launch.suggest import listed
 from hive.paths import user_path
 from hive.printable import obeyed, printable
 from hive.records import (

@@ -13,8 +13,8 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 
-from hive.cli.parts.starting import ask_to_end, began, clear_failure, discard_unbegun, raise_failure, start
 from hive.errors import HiveError
+from hive.launch.starting import ask_to_end, began, clear_failure, discard_unbegun, raise_failure, start
 from hive.monitor import Snapshot, snapshot_of
 from hive.monitor.poller import poll_once
 from hive.records import RunDirectory, Summary

@@ -16,18 +16,18 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from hive.cli.parts import early_start
-from hive.cli.parts.interrupts import recorded_interrupts
-from hive.cli.parts.new_run import new_run
-from hive.cli.parts.references import kept_sets
-from hive.cli.parts.run_report import exit_code_of
 from hive.cli.parts.seed_run import FAILED, RUNNING, STOPPED, WAITING, SeedRun, wait_for_end
 from hive.cli.parts.seed_table import SeedTable
-from hive.cli.parts.select_run import name_from_here
-from hive.cli.parts.starting import signal_text
-from hive.cli.parts.tune import recorded_sets
 from hive.cores import share_of_cores
 from hive.errors import HiveError, UsageError
+from hive.launch import early_start
+from hive.launch.interrupts import recorded_interrupts
+from hive.launch.new_run import new_run
+from hive.launch.references import kept_sets
+from hive.launch.run_report import exit_code_of
+from hive.launch.select_run import name_from_here
+from hive.launch.starting import signal_text
+from hive.launch.tune import recorded_sets
 from hive.records import RunDirectory
 from hive.records.owner import descriptor_of
 from hive.runtime.process.stop_signals import FORCED, TERMINATED

@@ -12,8 +12,8 @@ import statistics
 import sys
 from collections.abc import Sequence
 
-from hive.cli.parts.control import print_to_stderr
 from hive.cli.parts.seed_run import RUNNING, WAITING, SeedRun
+from hive.launch.control import print_to_stderr
 from hive.monitor import StatusLine
 from hive.records.return_text import return_text
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hive.cli.parts.new_run import new_run
 from hive.config import Config
 from hive.errors import ActorFailed, ConfigError, HiveError
+from hive.launch.new_run import new_run
 from hive.records import Summary, read_jsonl
 from hive.records.run_warnings import GIVEN_DATA, facts_of, warnings_of
 from hive.runtime import Topology

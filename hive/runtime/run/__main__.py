@@ -4,7 +4,7 @@ It starts the fork server before its own imports, so that both processes import 
 torch takes seconds and dominates the start of a run. However this process exits, its connection to the fork server
 closes, and the fork server exits too (hive.runtime.process.fork_server). hive.runtime.run.execute runs the run itself.
 
-`python -m hive.runtime.run --early [MODULE ...]` starts before the run has a directory (hive.cli.parts.early_start).
+`python -m hive.runtime.run --early [MODULE ...]` starts before the run has a directory (hive.launch.early_start).
 The fork server imports these modules meanwhile, and the two paths follow on stdin, a socket, separated by a zero byte,
 and with them the descriptor of the run's lock, which otherwise is the argument LOCK (hive.records.owner).
 

@@ -6,9 +6,9 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from hive.cli.parts.control import print_to_stderr
-from hive.cli.parts.select_run import name_from_here
 from hive.config import Config, load_config
+from hive.launch.control import print_to_stderr
+from hive.launch.select_run import name_from_here
 from hive.monitor.drawing import duration
 from hive.records import Checkpoint, RunDirectory, Summary, best_policy, list_checkpoints, read_jsonl
 from hive.records.jsonl import tail_jsonl

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hive.cli.parts.suggest import did_you_mean, listed
 from hive.errors import HiveError, RecordError, UsageError
+from hive.launch.suggest import did_you_mean, listed
 from hive.printable import printable
 from hive.records import (
     RunDirectory,

@@ -17,16 +17,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from hive.cli.parts.control import print_to_stderr
-from hive.cli.parts.references import keep_references, kept_as_before
-from hive.cli.parts.select_run import named_run
-from hive.cli.parts.suggest import listed
-from hive.cli.parts.tune import recorded_sets
 from hive.config import Config, load_config, resolved
 from hive.config.load import ConfigText
 from hive.config.values import toml_text
 from hive.errors import RecordError, UsageError
 from hive.hash_seed import VARIABLE
+from hive.launch.control import print_to_stderr
+from hive.launch.references import keep_references, kept_as_before
+from hive.launch.select_run import named_run
+from hive.launch.suggest import listed
+from hive.launch.tune import recorded_sets
 from hive.native import check_native
 from hive.paths import SESSION_FILE
 from hive.records import (

@@ -1,6 +1,6 @@
 """Makes the directory of a new run: its config as given, and as resolved.
 
-Keys that are "auto" are measured first (hive.cli.parts.tune), so `resolved.toml` has their numbers.
+Keys that are "auto" are measured first (hive.launch.tune), so `resolved.toml` has their numbers.
 """
 
 from __future__ import annotations
@@ -14,11 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hive.cli.parts.control import print_to_stderr
-from hive.cli.parts.interrupts import deferred_interrupts
-from hive.cli.parts.references import keep_references, path_of, references
-from hive.cli.parts.starting import discard
-from hive.cli.parts.tune import decide, write_choice
 from hive.config import (
     AUTO,
     Config,
@@ -32,6 +27,11 @@ from hive.config.load import ConfigText
 from hive.config.run_names import trained_name
 from hive.config.values import toml_text
 from hive.errors import HiveError, RecordError, UsageError
+from hive.launch.control import print_to_stderr
+from hive.launch.interrupts import deferred_interrupts
+from hive.launch.references import keep_references, path_of, references
+from hive.launch.starting import discard
+from hive.launch.tune import decide, write_choice
 from hive.native import check_native
 from hive.paths import SESSION_FILE, user_path
 from hive.records import JsonlWriter, RunDirectory, home_folder, write_bytes

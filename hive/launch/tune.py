@@ -17,11 +17,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from hive.cli.parts.starting import connect, start
 from hive.config import SCHEMES, Config, ReplayConfig, load_config, render, resolved
 from hive.config.values import toml_text
 from hive.cores import cores as available_cores
 from hive.errors import ActorFailed, ConfigError, HiveError
+from hive.launch.starting import connect, start
 from hive.records import RunDirectory, read_jsonl, read_object, write_bytes, write_json
 from hive.table import Column, TableCell, lay_out, text_lines
 from hive.tuning import Choice, Placement, Trial, choose, described, fastest, placements, variants

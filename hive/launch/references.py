@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from hive.cli.parts.control import print_to_stderr
 from hive.config import Config, load_config
 from hive.errors import UsageError
+from hive.launch.control import print_to_stderr
 from hive.paths import user_path
 from hive.records import RunDirectory, home_folder, resolve_run
 from hive.records.atomic import DONE

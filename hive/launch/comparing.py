@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.parts.select_policy import chosen_policy
-from hive.cli.parts.select_run import chosen_run, named_run, say_default
-from hive.cli.parts.suggest import did_you_mean, listed
 from hive.errors import UsageError
+from hive.launch.select_policy import chosen_policy
+from hive.launch.select_run import chosen_run, named_run, say_default
+from hive.launch.suggest import did_you_mean, listed
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, find_runs, home_folder, policies_of
 

@@ -4,9 +4,9 @@
                                 └─ the supervisor exits: raise_failure
                                 └─ Ctrl-C: abort_start ends the run and removes its directory
 
-`hive.cli.parts.new_run` makes the run's directory before `start`. The supervisor has its own session, so Ctrl-C in the
+`hive.launch.new_run` makes the run's directory before `start`. The supervisor has its own session, so Ctrl-C in the
 terminal reaches only the command. SIGTERM, and SIGHUP before the view, have the effect of Ctrl-C here
-(hive.cli.parts.interrupts).
+(hive.launch.interrupts).
 
 Three questions about a run that has ended are different:
 
@@ -27,10 +27,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from hive.cli.parts.early_start import hand_over
-from hive.cli.parts.interrupts import deferred_interrupts, number_of
 from hive.config.values import SHOWN_LENGTH
 from hive.errors import ActorFailed, ConfigError, HiveError, RecordError
+from hive.launch.early_start import hand_over
+from hive.launch.interrupts import deferred_interrupts, number_of
 from hive.printable import printable
 from hive.records import RunDirectory, Summary, read_document, read_run_facts, write_bytes
 from hive.records.crash import StartFailure

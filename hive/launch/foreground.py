@@ -24,11 +24,12 @@ import tty
 from collections.abc import Iterator, MutableMapping
 from contextlib import ExitStack, closing, contextmanager
 
-from hive.cli.parts.control import WaitReporter, late_actors
-from hive.cli.parts.event_log import NewEvents
-from hive.cli.parts.interrupts import deferred_interrupts, number_of
-from hive.cli.parts.run_report import report_end
-from hive.cli.parts.starting import (
+from hive.errors import HiveError, UsageError
+from hive.launch.control import WaitReporter, late_actors
+from hive.launch.event_log import NewEvents
+from hive.launch.interrupts import deferred_interrupts, number_of
+from hive.launch.run_report import report_end
+from hive.launch.starting import (
     abort_start,
     ask_to_end,
     began,
@@ -42,7 +43,6 @@ from hive.cli.parts.starting import (
     saved_first,
     start,
 )
-from hive.errors import HiveError, UsageError
 from hive.monitor import Snapshot, StatusLine, snapshot_of
 from hive.monitor.history import History
 from hive.monitor.line import SnapshotLines

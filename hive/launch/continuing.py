@@ -12,11 +12,11 @@ import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hive.cli.parts.control import print_to_stderr
-from hive.cli.parts.new_run import given_config, new_run
-from hive.cli.parts.resuming import change_texts, configs, prepare
 from hive.config.load import ConfigText
 from hive.errors import RecordError, UsageError
+from hive.launch.control import print_to_stderr
+from hive.launch.new_run import given_config, new_run
+from hive.launch.resuming import change_texts, configs, prepare
 from hive.records import RunDirectory, Summary, find_runs, home_folder, only_writer, run_state
 from hive.records.documents import failure
 from hive.records.owner import owner_of, refusal
