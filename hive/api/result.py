@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import inspect
 import os
@@ -254,8 +253,7 @@ def _execute(
     elif quiet:
         run_quietly(directory, signals)
     else:
-        options = {"inline": False, "detach": False, "json": False, "owns_stdout": False}
-        launch(directory, argparse.Namespace(**options, signals=signals))
+        launch(directory, signals=signals)
 
 
 def _columns(lines: Iterable[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:

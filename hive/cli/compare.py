@@ -7,11 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hive.cli.parts.arguments import add_json, add_policy
+from hive.cli.parts.arguments import RUNS, add_json, add_policy, add_theme
 from hive.launch.comparing import (
-    RUNS,
     XLABELS,
-    add_theme,
     check_metric,
     chosen_groups,
     environments,

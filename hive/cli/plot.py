@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hive.cli.parts.arguments import DEFAULT_RUN, add_policy
-from hive.launch.comparing import RUNS, add_theme, chosen_groups, environments, figure_of
+from hive.cli.parts.arguments import DEFAULT_RUN, RUNS, add_policy, add_theme
+from hive.launch.comparing import chosen_groups, environments, figure_of
 from hive.monitor.series import AXES, RETURN
 from hive.paths import user_path
 

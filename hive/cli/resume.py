@@ -21,7 +21,7 @@ def add_resume(commands: Any) -> None:
         exact="start from the last scheduled checkpoint, or the beginning before the first one; results are then "
         "bit-identical to an uninterrupted run",
     )
-    resume.set_defaults(run=run_resume, owns_stdout=True)
+    resume.set_defaults(run=run_resume)
 
 
 def run_resume(options: argparse.Namespace) -> int:
@@ -44,4 +44,5 @@ def run_resume(options: argparse.Namespace) -> int:
                 client.resume()
                 print(f"{directory.name} running")
                 return 0
-    return launch(prepare(str(directory.path.resolve()), exact=options.exact, sets=options.set), options)
+    directory = prepare(str(directory.path.resolve()), exact=options.exact, sets=options.set)
+    return launch(directory, inline=options.inline, detach=options.detach, json=options.json)

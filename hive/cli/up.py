@@ -43,7 +43,7 @@ def add_up(commands: Any) -> None:
         help="with --seeds: up to N runs at once, each on its share of the cores (default: 1)",
     )
     up.add_argument("-n", "--name", help="name of the run, to which a number is appended; as --set run.name=NAME")
-    up.set_defaults(run=run_up, owns_stdout=True)
+    up.set_defaults(run=run_up)
 
 
 def run_up(options: argparse.Namespace) -> int:
@@ -63,7 +63,8 @@ def run_up(options: argparse.Namespace) -> int:
         if options.seeds is not None:
             raise UsageError("a resumed run keeps its seed", hint="hive up --resume RUN, without --seeds")
         sets = [*options.set, *([f"run.seed={options.seed}"] if options.seed is not None else [])]
-        return launch(prepare(options.resume, exact=options.exact, sets=sets, given=options.config), options)
+        directory = prepare(options.resume, exact=options.exact, sets=sets, given=options.config)
+        return launch(directory, inline=options.inline, detach=options.detach, json=options.json)
     if options.config is None and options.topology is None:
         raise UsageError("no config given", hint="hive up CONFIG, hive up --topology FILE.py, or hive up --resume RUN")
     keys = {"run.seed": options.seed, "run.name": options.name, "run.topology": options.topology}
@@ -74,7 +75,9 @@ def run_up(options: argparse.Namespace) -> int:
         _check_seeds_options(options)
         return run_seeds(options.config, overrides, seeds_of(options.seeds), options.jobs or 1, maker=_maker(options))
     directory = _maker(options)(options.config, overrides)
-    return launch(directory, options) if descriptor_of(directory) is not None else 0  # it has finished before
+    if descriptor_of(directory) is None:  # it has finished before
+        return 0
+    return launch(directory, inline=options.inline, detach=options.detach, json=options.json)
 
 
 def _maker(options: argparse.Namespace) -> Callable[..., RunDirectory]:

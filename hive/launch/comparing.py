@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,22 +18,7 @@ if TYPE_CHECKING:
     from hive.comparison.selection import RunGroup
     from hive.monitor.series import Axis
 
-RUNS = """runs:
-  cartpole-ppo-3        one run: a name, a unique prefix of a name, a path or `latest`
-  cartpole-ppo          all runs cartpole-ppo-<n> in $HIVE_HOME
-  'cartpole-*'          all runs in $HIVE_HOME whose names match
-  slow='cartpole-[45]'  runs as one group named `slow`
-Other runs are grouped by config without seed, and by name without number."""
-
-THEMES = ("light", "dark")  # those of hive.comparison.picture, which `hive --help` must not import
-
 XLABELS = {"steps": "environment steps", "seconds": "seconds of training", "updates": "updates"}
-
-
-def add_theme(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--theme", choices=THEMES, default=THEMES[0], help=f"colors of the picture (default {THEMES[0]})"
-    )
 
 
 def draw_run(directory: RunDirectory, metric: str, path: Path | None = None) -> Any:

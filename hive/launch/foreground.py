@@ -11,7 +11,6 @@ and no keys are read. `--json` writes snapshots to stdout, for programs.
 
 from __future__ import annotations
 
-import argparse
 import os
 import select
 import signal
@@ -65,30 +64,36 @@ START_REPORT_S = 10.0  # interval between two lines about a start: most take sec
 POLL_S = 0.25  # interval between two status requests: four frames a second take less than 1 % of a core
 
 
-def _status_line(options: argparse.Namespace) -> StatusLine:
-    """Return the status line on stderr, or on stdout where only that is piped. With `--json`, its lines are plain."""
-    piped = options.owns_stdout and not options.json and sys.stderr.isatty() and not sys.stdout.isatty()
-    return StatusLine(sys.stdout if piped else sys.stderr, live=not options.json)
+def _status_line(json: bool, in_script: bool) -> StatusLine:
+    """Return the status line on stderr, or on stdout where only that is piped. With `json`, its lines are plain."""
+    piped = not in_script and not json and sys.stderr.isatty() and not sys.stdout.isatty()
+    return StatusLine(sys.stdout if piped else sys.stderr, live=not json)
 
 
-def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
-    """Start the run in a directory and show it as the options require; return the exit code.
+def launch(
+    directory: RunDirectory,
+    *,
+    inline: bool = False,
+    detach: bool = False,
+    json: bool = False,
+    signals: MutableMapping[int, int] | None = None,
+) -> int:
+    """Start the run in a directory and show it; return the exit code.
 
-    `options` has `inline`, `detach`, `json`, and `owns_stdout`: whether a view may write to stdout. Commands do that,
-    scripts do not, because their stdout is theirs. Those of a script also have `signals`, which counts the signals that
-    ask the run to end; their runs end with an exception that leaves this call.
+    json: write snapshots to stdout. signals: of a script, counts the signals that ask the run to end. Views of scripts
+    write nothing to stdout, which is theirs, and an exception that leaves this call ends their runs.
     """
     process = None
     try:
         clear_failure(directory)
-        events, line = NewEvents(directory), _status_line(options)
-        lines = SnapshotLines() if options.json else None
-        if options.inline:
+        events, line = NewEvents(directory), _status_line(json, signals is not None)
+        lines = SnapshotLines() if json else None
+        if inline:
             return _inline(directory, line, events, lines)
         with deferred_interrupts():
             process = start(directory)
         client = connect(directory, process)
-        if options.detach:
+        if detach:
             with closing(client):
                 return detached(directory, process, client)
     except KeyboardInterrupt as interrupt:
@@ -96,11 +101,11 @@ def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
             discard_unbegun(directory)
         if process is None or process.returncode is not None:
             raise  # not started, already ended, or running independently of this command
-        if not options.owns_stdout:
-            options.signals[number_of(interrupt)] = 1
+        if signals is not None:
+            signals[number_of(interrupt)] = 1
         return abort_start(directory, process, interrupt)
     except BaseException as error:
-        if process is not None and not options.owns_stdout:
+        if process is not None and signals is not None:
             save_first(directory, process, error)
         raise
     finally:
@@ -108,8 +113,8 @@ def launch(directory: RunDirectory, options: argparse.Namespace) -> int:
     with closing(client), ExitStack() as at_last:
         view = Foreground(directory, process, client, line, events)
         view.lines = lines
-        if not options.owns_stdout:
-            view.times, view.in_script = options.signals, True
+        if signals is not None:
+            view.times, view.in_script = signals, True
             at_last.enter_context(saved_first(directory, process))
         return view.watch()
 

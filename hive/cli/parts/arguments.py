@@ -20,6 +20,15 @@ ONLY_LIVE_RUN = "the only live run in $HIVE_HOME"
 
 SETTING = re.compile(r"[A-Za-z_][\w.]*=")  # how KEY=VALUE begins; names of runs have no `=`
 
+RUNS = """runs:
+  cartpole-ppo-3        one run: a name, a unique prefix of a name, a path or `latest`
+  cartpole-ppo          all runs cartpole-ppo-<n> in $HIVE_HOME
+  'cartpole-*'          all runs in $HIVE_HOME whose names match
+  slow='cartpole-[45]'  runs as one group named `slow`
+Other runs are grouped by config without seed, and by name without number."""
+
+THEMES = ("light", "dark")  # those of hive.comparison.picture, which `hive --help` must not import
+
 
 def add_run(command: argparse.ArgumentParser, default: str = DEFAULT_RUN) -> None:
     """Add an optional RUN; the parsed options have it as `run_name`. `default`: what the command takes without it."""
@@ -128,3 +137,9 @@ def whole_number(what: str, least: int, most: int | None = None) -> Callable[[st
         return value
 
     return read
+
+
+def add_theme(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--theme", choices=THEMES, default=THEMES[0], help=f"colors of the picture (default {THEMES[0]})"
+    )
