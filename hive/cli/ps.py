@@ -18,7 +18,6 @@ from hive.printable import printable
 from hive.records import (
     RunDirectory,
     Summary,
-    read_jsonl,
     run_state,
 )
 from hive.records.documents import json_text
@@ -30,7 +29,7 @@ from hive.records.environments import (
     worst_step_s,
 )
 from hive.records.return_text import return_text
-from hive.records.run_warnings import RunWarning, shown, warnings_of
+from hive.records.run_warnings import RunWarning, logged_warnings, shown
 from hive.records.standings import PolicyStanding, standings
 from hive.records.summary import rounds_in, rounds_text
 from hive.runtime.run.control import OtherProtocol
@@ -230,7 +229,7 @@ def _ended_rows(run: RunDirectory, state: str) -> list[dict[str, Any]]:
         summary = Summary.read(run.summary_file)
         restarts, warnings = summary.restarts, summary.warnings
     except RecordError:
-        restarts, warnings = {}, [warning.data for warning in warnings_of(read_jsonl(run.events_file)).values()]
+        restarts, warnings = {}, [warning.data for warning in logged_warnings(run)]
     first: dict[str, Any] = {"run": run.name, "name": "supervisor", "state": state, "restarts": 0, "warnings": warnings}
     if policies := standings(run):
         first["policies"] = [policy.data for policy in policies]

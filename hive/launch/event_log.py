@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from hive.monitor import StatusLine, event_text
 from hive.records import RunDirectory
-from hive.records.jsonl import parse_line, read_jsonl
-from hive.records.run_warnings import WARNING, RunWarning, active, shown, warnings_of
+from hive.records.jsonl import parse_line
+from hive.records.run_warnings import WARNING, RunWarning, active, logged_warnings, shown, warnings_of
 from hive.records.tail import Tail
 from hive.warning_names import SHOWN
 
@@ -51,7 +51,7 @@ class NewEvents:
         self.tail = Tail(directory.events_file, None if self.begins else 0)
         if not self.begins:
             self.tail.skip()
-            for warning in active(warnings_of(read_jsonl(directory.events_file)).values()):
+            for warning in active(logged_warnings(directory)):
                 self._is_new(warning)
 
     def show(self, line: StatusLine, warnings: Iterable[RunWarning] = ()) -> None:

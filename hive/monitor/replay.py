@@ -17,9 +17,9 @@ from hive.monitor.rows import ActorRow, ChannelRow, helper_row
 from hive.monitor.snapshot import Extras, Snapshot
 from hive.records import RunDirectory, Summary, last_training_line, read_run_facts, run_state, wall_s_so_far
 from hive.records.environments import without_processes
-from hive.records.jsonl import last_lines, read_jsonl
+from hive.records.jsonl import last_lines
 from hive.records.logs import HEADER
-from hive.records.run_warnings import RunWarning, warnings_of
+from hive.records.run_warnings import RunWarning, logged_warnings
 from hive.records.standings import standings
 from hive.records.summary import NOT_STARTED
 
@@ -150,7 +150,7 @@ def _unsummarized(directory: RunDirectory, extras: Extras, goal_steps: int) -> S
             returns=extras.returns,
             policy_returns=extras.policy_returns,
             events=extras.events,
-            warnings=tuple(warnings_of(read_jsonl(directory.events_file)).values()),
+            warnings=tuple(logged_warnings(directory)),
             policies=standings(directory),
             supervisor=f"gone since {clock}" + (f", its last log line: {logged}" if logged else ""),
         )

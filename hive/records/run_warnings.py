@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hive.records.directory import RunDirectory
+from hive.records.jsonl import read_jsonl
 from hive.warning_names import WARNINGS
 
 WARNING = "warning"  # kind of the event with which a warning begins
@@ -105,6 +107,11 @@ def warnings_of(events: Iterable[Mapping[str, Any]]) -> dict[str, RunWarning]:
     for event in events:
         apply_event(warnings, event)
     return warnings
+
+
+def logged_warnings(directory: RunDirectory) -> list[RunWarning]:
+    """Return the warnings in the event log of a run, in the order in which they began first."""
+    return [*warnings_of(read_jsonl(directory.events_file)).values()]
 
 
 def active(warnings: Iterable[RunWarning]) -> list[RunWarning]:

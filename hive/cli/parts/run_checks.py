@@ -28,7 +28,7 @@ from hive.records import (
 )
 from hive.records.crash import StartFailure
 from hive.records.regular import open_regular
-from hive.records.run_warnings import RunWarning, facts_of, warnings_of
+from hive.records.run_warnings import RunWarning, facts_of, logged_warnings
 from hive.records.summary import Summary
 from hive.runtime.run.control import OtherProtocol
 
@@ -65,7 +65,7 @@ def _ended(directory: RunDirectory, state: str) -> Iterator[Diagnosis]:
     resume = resume_command(directory)
     if state == "lost":
         yield Diagnosis(BAD, "state", "lost: its supervisor was killed or the machine went down", resume)
-        yield from _warned(warnings_of(read_jsonl(directory.events_file)).values())
+        yield from _warned(logged_warnings(directory))
         return
     if not directory.summary_file.exists():  # as on a full disk
         error = read_document(directory.failure_file, StartFailure).error.partition("\n")[0]

@@ -57,7 +57,7 @@ from hive.records.run_warnings import (
     WARNING,
     RunWarning,
     active,
-    warnings_of,
+    logged_warnings,
 )
 from hive.records.runs import LINES_BACK, folder_of_run
 from hive.records.sinks.csv_sink import CsvSink
@@ -151,7 +151,7 @@ class Recorder(Actor):
             if {"steps", "updates", "seconds"} <= line.keys():  # else the line is damaged
                 self.judged_steps = line["steps"]
                 self.health.judge(self.judged_steps, line["updates"], line["seconds"], line)
-        logged = {warning.kind for warning in active(warnings_of(read_jsonl(self.directory.events_file)).values())}
+        logged = {warning.kind for warning in active(logged_warnings(self.directory))}
         self.unsaved = NOT_SAVED in logged
         logged -= {NOT_SAVED, RUNNING_STATISTICS, *OF_SUPERVISOR}  # not the ones that metrics tell
         held = self.health.active
