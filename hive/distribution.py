@@ -30,7 +30,7 @@ OWN = {
         "learning",
     ),
     *("monitor", "native.py", "networks", "paths.py", "plain_data.py", "policy", "printable.py", "py.typed"),
-    *("records", "runtime", "schemes", "session", "table.py", "testing", "training", "tuning", "versions.py"),
+    *("records", "runtime", "schemes", "session", "table.py", "testing", "training", "tuning.py", "versions.py"),
     *("warning_names.py", "web"),
 }  # names in this folder
 BUILT = ("__pycache__", "_native.", ".")  # how other names of hive's own begin: compiled, hidden, or of an editor

@@ -19,8 +19,7 @@ from hive.cli.parts.arguments import add_json, add_policy, add_run, add_which
 from hive.cli.parts.playing import Source, checkpoints_of, enter_run, sources
 from hive.distribution import pip_install
 from hive.errors import UsageError
-from hive.launch.select_policy import chosen_policy
-from hive.launch.select_run import chosen_run
+from hive.launch.select_run import chosen_policy, chosen_run
 from hive.paths import user_path
 from hive.printable import printable
 from hive.records.checkpoints.policy_files import is_policy_file

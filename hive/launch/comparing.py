@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.errors import UsageError
-from hive.launch.select_policy import chosen_policy
-from hive.launch.select_run import chosen_run, named_run, say_default
+from hive.launch.select_run import chosen_policy, chosen_run, named_run, say_default
 from hive.launch.suggest import did_you_mean, listed
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, find_runs, home_folder, policies_of

@@ -1,4 +1,4 @@
-"""Selects the run that a command applies to: by name, or a default.
+"""Selects the run that a command applies to: by name, or a default; and one of its policies.
 
     RUN given       a run in $HIVE_HOME by name, path, `latest` or a unique prefix of a name; otherwise a live run
                     outside of $HIVE_HOME, by the same rules
@@ -27,6 +27,8 @@ from hive.records import (
     home_folder,
     last_training_line,
     list_checkpoints,
+    policies_of,
+    policy_directory,
     resolve_run,
     run_state,
 )
@@ -159,3 +161,20 @@ def unknown_actor(directory: RunDirectory, actor: str, names: list[str]) -> Usag
         f"{directory.name} has no actor `{printable(actor, SHOWN_LENGTH)}`{did_you_mean(actor, names)}",
         hint=f"its actors are: {listed(names)}" if names else "",
     )
+
+
+def chosen_policy(run: RunDirectory, name: str | None) -> tuple[str, RunDirectory]:
+    """Return the name and the folder of a policy, of which a run with one agent has none: "" and its own folder.
+
+    name: as given; None: the first, which is printed if there are others. Raises UsageError for an unknown one.
+    """
+    if name is not None:
+        return name, policy_directory(run, name)
+    found = policies_of(run)
+    if not found:
+        return "", run
+    first, *others = found
+    if others:
+        also = ", ".join(printable(other) for other in others)
+        print(f"note: the policy {printable(first)} of {run.name}; it also has {also} (--policy)", file=sys.stderr)
+    return first, found[first]

@@ -276,14 +276,6 @@ def test_layer_norm_is_part_of_the_network(tmp_path: Path) -> None:
     assert not any(isinstance(layer, torch.nn.LayerNorm) for layer in hive.load(str(plain)).network.modules())
 
 
-def test_a_description_without_heads_is_of_a_policy_and_a_value(tmp_path: Path) -> None:
-    """As checkpoints have it that were written before there were others."""
-    place, module = saved(tmp_path, policy={name: part for name, part in GOOD.items() if name != "heads"})
-    with torch.no_grad():
-        expected = module(torch.from_numpy(rows(5)))[0].argmax(1).numpy() + 10
-    np.testing.assert_array_equal(hive.load(str(place))(rows(5)), expected)
-
-
 def test_a_policy_reports_the_progress_of_its_run(tmp_path: Path) -> None:
     policy = hive.load(str(saved(tmp_path)[0]))
     assert (policy.updates, policy.env_steps, policy.mean_return) == (5, 64, 1.5)

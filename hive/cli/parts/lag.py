@@ -13,15 +13,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hive.config import Config
 from hive.envs import can_be_helped
 from hive.errors import TopologyError
 from hive.runtime import Topology
-
-if TYPE_CHECKING:  # imports torch
-    from hive.training import Blueprint
 
 # Name of an algorithm -> what the lag of its rollouts means for it. Nothing is known about user-defined ones. Measured
 # costs are those of rounds of thousands of steps: shorter rounds lost no return that the seeds could show.
@@ -51,53 +48,32 @@ class Lag:
 
 
 def lags_of(topology: Topology) -> list[Lag] | None:
-    """Return the lags of the built-in trainer, [] if all use the newest weights; None for other topologies."""
+    """Return the lags of the built-in trainer, [] if all use the newest weights; None for other topologies.
+
+    Rollout r uses version r // interval - max_lag, which contains the updates of the rounds before version * interval.
+    """
     from hive.schemes import blueprint_of  # imports torch, without which the command line loads
 
     try:
         blueprint = blueprint_of(topology)
     except TopologyError:
         return None
-    return [lag for lag in (_rollout_lag(blueprint), _gradient_lag(blueprint)) if lag.age]
-
-
-def _rollout_lag(blueprint: Blueprint) -> Lag:
-    """Return the lag of the policy that acts.
-
-    Rollout r uses version r // interval - max_lag, which contains the updates of the rounds before version * interval.
-    """
-    config = blueprint.config
-    collection, interval = config.collection, config.collection.broadcast_interval
+    collection, gradients, total = blueprint.config.collection, blueprint.config.gradients, blueprint.config.run.steps
+    interval, workers = collection.broadcast_interval, blueprint.gradient_workers
+    loose, apart = (table.communication == "asynchronous" for table in (collection, gradients))
     age = collection.max_lag * interval + interval - 1
-    settings = {
-        'collection.communication = "synchronous"': collection.max_lag > 0,
-        "collection.broadcast_interval = 1": interval > 1,
-    }
-    varies = interval > 1 or collection.communication == "asynchronous"
-    return _lag("rollouts", collection.max_lag, age, "round", age * blueprint.round_steps, varies, settings, config)
-
-
-def _gradient_lag(blueprint: Blueprint) -> Lag:
-    """Return the lag of the weights that gradients are computed with."""
-    config = blueprint.config
-    collection, gradients = config.collection, config.gradients
-    asynchronous = gradients.communication == "asynchronous"
+    removal = ['collection.communication = "synchronous"'] * (collection.max_lag > 0)
+    removal += ["collection.broadcast_interval = 1"] * (interval > 1)
+    steps = age * blueprint.round_steps
+    varies = interval > 1 or loose
+    rollouts = Lag("rollouts", collection.max_lag, age, "round", steps, steps / total, varies, tuple(removal))
     # Steps in one gradient's share of a round, which is one rollout if collection is asynchronous.
-    if collection.communication == "asynchronous":
-        share = collection.envs * collection.rollout
-    else:
-        share = blueprint.round_steps // blueprint.gradient_workers
-    shares = gradients.bootstrap_rounds * (1 if asynchronous else blueprint.gradient_workers)  # those of an update
-    steps = gradients.max_lag * share * shares // blueprint.gradients_per_round
-    settings = {'gradients.communication = "synchronous"': True}
-    return _lag("gradients", gradients.max_lag, gradients.max_lag, "update", steps, asynchronous, settings, config)
-
-
-def _lag(
-    of: str, lag: int, age: int, unit: str, steps: int, varies: bool, settings: dict[str, bool], config: Config
-) -> Lag:
-    removed_by = tuple(setting for setting, needed in settings.items() if needed)
-    return Lag(of, lag, age, unit, steps, steps / config.run.steps, varies, removed_by)
+    share = collection.envs * collection.rollout if loose else blueprint.round_steps // workers
+    steps = gradients.max_lag * share * gradients.bootstrap_rounds * (1 if apart else workers)
+    steps //= blueprint.gradients_per_round
+    removal, lag = ['gradients.communication = "synchronous"'], gradients.max_lag
+    weights = Lag("gradients", lag, lag, "update", steps, steps / total, apart, tuple(removal))
+    return [one for one in (rollouts, weights) if one.age]
 
 
 def lag_lines(lags: list[Lag], config: Config) -> list[str]:

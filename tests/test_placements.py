@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from hive.config import Config, load_config
-from hive.tuning import Placement, Trial, choose, fastest, placements, variants
-from hive.tuning.placement import TORCH_PARAMETERS, WHOLESALE_PARAMETERS
+from hive.tuning import (
+    TORCH_PARAMETERS,
+    WHOLESALE_PARAMETERS,
+    Placement,
+    Trial,
+    choose,
+    fastest,
+    placements,
+    variants,
+)
 
 BOTH = ("collection.workers", "gradients.workers")
 DEFAULT, TWO, ONE = Placement(1, 0, 16), Placement(2, 0, 8), Placement(0, 0, 16)
