@@ -17,6 +17,7 @@ import pytest
 from canned_runs import STEPPED, trainer
 from fake_supervisor import FakeSupervisor
 
+from hive.config import load_config, render
 from hive.errors import UsageError
 from hive.monitor import poller as module
 from hive.monitor.poller import RETURNS, Poller, poll_once, thinned
@@ -142,7 +143,9 @@ def test_the_snapshot_of_an_ended_run_comes_from_its_files(poller: Poller, super
     seen = poller.next()
     assert (seen.state, seen.env_steps, seen.goal_steps) == ("finished", 500, 0)
     assert poller.client is None
-    poller.directory.resolved_file.write_text('[run]\nsteps = 900\n[env]\nid = "CartPole-v1"\n')
+    poller.directory.resolved_file.write_text(
+        render(load_config("run.toml", text='[run]\nsteps = 900\n[env]\nid = "CartPole-v1"\n'))
+    )
     assert poller.next().goal_steps == 900
 
 
