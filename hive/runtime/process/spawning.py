@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hive import hash_seed
+from hive.hash_seed import DEFAULT
 from hive.runtime.process.stop_signals import blocked
 
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1")
@@ -71,7 +71,7 @@ def start_fork_server(log_folder: Path | None, preload: Sequence[str] = ()) -> F
         server = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],
-            env={**MALLOC, **hash_seed.DEFAULT, **os.environ, **THREADS, MARK: _mark()},
+            env={**MALLOC, **DEFAULT, **os.environ, **THREADS, MARK: _mark()},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
