@@ -48,6 +48,9 @@ WARNINGS: Mapping[str, WarningKind] = {
     "starts repeat": WarningKind(
         "Each reset without a seed begins the same episode, so training sees hardly any other."
     ),
+    "resume not exact": WarningKind(
+        "A resumed run made a round again that is not the same as before, so it is not the run that never stopped."
+    ),
     "statistics in environments": WarningKind(
         "An environment keeps a running mean that no checkpoint has: a loaded policy sees other numbers."
     ),
@@ -83,7 +86,10 @@ WARNINGS: Mapping[str, WarningKind] = {
     "limit terminated": WarningKind(
         "A time limit is returned as terminated, so an observation is worth less the later it comes, by chance."
     ),
-    "episodes cut": WarningKind("Checkpoints begin environments anew before the longest episodes can end."),
+    "episodes cut": WarningKind(
+        "Scheduled checkpoints reset environments before the longest episodes can end.",
+        ("no episode ended", "goal not judged", "return constant", "values explain nothing"),
+    ),
     "rewards too large": WarningKind(
         "The values to learn are so large that learning them takes most of the updates.",
         ("values explain nothing", "updates too large"),

@@ -189,6 +189,10 @@ def _mask_of_program_breach(mask: str | None, command: tuple[str, ...], connect:
     )
 
 
+def _rebuild_breach(rebuild: bool, command: tuple[str, ...], connect: str | None) -> str:
+    return "a program is started once, and reset at checkpoints" if rebuild and (command or connect is not None) else ""
+
+
 def _curriculum_of_program_breach(stages: tuple[Any, ...], command: tuple[str, ...], connect: str | None) -> str:
     return "a program has its options from its start" if stages and (command or connect is not None) else ""
 
@@ -406,6 +410,7 @@ RULES = (
     Rule("env.action_mask", ("env.vector",), _mask_breach),
     Rule("env.action_mask", ("env.command", "env.connect"), _mask_of_program_breach),
     Rule("env.curriculum", ("env.command", "env.connect"), _curriculum_of_program_breach),
+    Rule("env.rebuild", ("env.command", "env.connect"), _rebuild_breach),
     *(Rule(name, ("env.preset", "env.wrappers", "env.vector"), _program_breach) for name in PROGRAMS),
     Rule("env.reset_options", ("env.vector",), _single_breach),
     Rule("env.each", ("env.vector",), _single_breach),

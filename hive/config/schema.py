@@ -282,6 +282,9 @@ class EnvConfig:
     scale_actions: bool = key(
         True, "box actions with finite bounds: a Gaussian policy acts in a scale in which these are -1 and 1"
     )
+    rebuild: bool = key(
+        False, "construct the environments again at every scheduled checkpoint: exact where a reset does not clear them"
+    )
     start_limit_s: float | None = key(
         None,
         "seconds for construction and first reset; if not set: 300, or phase_limit_s if that is longer",
@@ -669,7 +672,7 @@ class CheckpointConfig:
 
     every: Mapping[str, Any] = key(
         REQUIRED,
-        "how often: { steps = N } or { updates = N }, environments begin anew; { seconds = N } if asynchronous",
+        "how often: { steps = N } or { updates = N }, environments are reset; { seconds = N } if asynchronous",
         hash=False,
         accepts=_is_checkpoint_schedule,
         expected="{ steps = N }, { updates = N }, { seconds = N }, or {} for none",

@@ -51,5 +51,6 @@ from hive.envs.vectors.seeding import seed_globals as seed_globals
 from hive.envs.vectors.vector import VectorEnvironment as VectorEnvironment
 from hive.envs.vectors.vector import let_play as let_play
 from hive.envs.vectors.vector import make_vector as make_vector
+from hive.envs.vectors.vector import refused as refused
 from hive.envs.wrappers import needed_wrappers as needed_wrappers
 from hive.native import include_folder as include_folder

@@ -85,6 +85,7 @@ class Examination:
     noticed: list[RunWarning] = field(default_factory=list)  # warnings about them
     resets: int = 0
     looked: Look | None = None  # at two environments
+    rebuilt: int = 0  # environments that a run constructs at each scheduled checkpoint (env.rebuild)
 
     @property
     def mean_step_s(self) -> float:
@@ -172,6 +173,11 @@ class Examination:
         ]
         if self.looked is not None:
             found += self.looked.facts(id).values()
+        if self.rebuilt:
+            found.append(
+                f"env.rebuild constructs {self.rebuilt:,} environments at each scheduled checkpoint; `{id}` takes "
+                f"{self.make_s:.2g} s for one"
+            )
         if self.close_error:
             found.append(
                 f"`{id}`: its close raised {self.close_error}, which a run ignores: what it holds, such as windows and "

@@ -11,7 +11,7 @@
 A `Codec` has no state: it defines the fields of slots and encodes into them, in C++. GradAccumulator decodes slots
 while it reduces them, with float32 sums in the order of adoption, so all replicas compute bit-identical results. The
 gradient worker stores the residual of top-k (error feedback, Stich et al. 2018). It resets the residual at every resume
-barrier, where collectors rebuild their environments, so a run resumed from a barrier is bit-identical to one that was
+barrier, where collectors reset their environments, so a run resumed from a barrier is bit-identical to one that was
 not stopped. A worker that is killed loses its residual.
 
 A codec never receives a non-finite gradient: the worker sends zeros instead, with the cause in the header.

@@ -49,7 +49,7 @@ from hive.records.owner import give_up, own, owner_of, refusal
 from hive.records.program import read_program
 from hive.records.regular import read_regular
 from hive.records.replaced import keep_replaced, restore_replaced
-from hive.records.run_warnings import ENVIRONMENT_FAILED
+from hive.records.run_warnings import ENVIRONMENT_FAILED, NOT_REPEATED
 from hive.runtime.run.folders import check_socket_paths
 
 # Events and warnings after which a run is not bit-identical to an undisturbed one -> why.
@@ -58,6 +58,7 @@ DISTURBING_EVENTS = {
     "scaled": "`hive scale` changed it",
     "set": "`hive set` changed it",
     ENVIRONMENT_FAILED: "an environment failed",
+    NOT_REPEATED: "a round that was made again after a resume was not the same",
 }
 GOALS = ("run.stop_at_return", "run.stop_at_evaluation", "run.stop_after_evaluations", "run.stop_when_no_better")
 # Keys and tables that do not affect learning, so a resumed run may change them and stay exact.

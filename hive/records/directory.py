@@ -19,6 +19,7 @@
         given/                 checkpoints of other runs that it needs (hive.records.checkpoints.given)
         videos/                                                       not-finite/<name>/
         environments/<actor>.json                                     environment processes (hive.records.environments)
+        rounds/<collector>   checksums of rollouts (hive.training.collect.witness)
         policies.json          which policies it trains, if its environment has several agents
         policies/<policy>/     metrics, checkpoints, best policy of each but the first, whose files are the run's
         .reserve               disk space for the summary of a run whose disk is full
@@ -45,7 +46,19 @@ from hive.records.regular import KINDS, write_new
 
 LATEST = "latest"
 POLICIES = "policies"  # the folders of the policies after the first
-FOLDERS = ("log", "crash", "checkpoints", "best", "not-finite", "videos", "environments", "replaced", GIVEN, POLICIES)
+FOLDERS = (
+    "log",
+    "crash",
+    "checkpoints",
+    "best",
+    "not-finite",
+    "videos",
+    "environments",
+    "replaced",
+    "rounds",
+    GIVEN,
+    POLICIES,
+)
 """The folders of a run directory. A link in the place of one would lead writers and `hive prune` out of the run."""
 
 # Files in the folder of a checkpoint.
@@ -111,6 +124,7 @@ class RunDirectory:
     videos = _Below("videos")
     spaces_file = _Below("spaces.json")  # what environments in processes of their own have told of their spaces
     environments = _Below("environments")  # exists only where processes step environments
+    rounds = _Below("rounds")  # checksums of rollouts, to compare those that a resume makes again
     policies_file = _Below("policies.json")
     policies = _Below(POLICIES)
 

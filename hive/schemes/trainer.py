@@ -51,6 +51,7 @@ from hive.training import (
     port,
     replica_slots,
     with_goal,
+    witness_folder,
     write_policies,
 )
 
@@ -106,8 +107,9 @@ def assemble(blueprint: Blueprint, directory: Path, crew: Crew | None = None) ->
     """
     blueprints = (blueprint,) if crew is None else crew.blueprints
     facts = host_facts(directory) if directory.is_dir() else None
-    for one in blueprints:
+    for one, folder in zip(blueprints, [directory] if crew is None else crew.folders, strict=True):
         one.run = directory.name if facts is None else facts.run
+        one.witness = None if facts is not None else witness_folder(one.config, folder)
         _check_progress(one)
         if one.replays and one.resume is None:
             _check_disk(one, directory)

@@ -7,6 +7,7 @@ from hive.training.callbacks.changes import CHANGES_BYTES
 from hive.training.callbacks.events import Callback, EndEvent, EpisodeEvent, EvaluationEvent, RoundEvent
 from hive.training.callbacks.messages import CallbacksState, answer_layout
 from hive.training.collect.collector import Collector
+from hive.training.collect.witness import witness_folder
 from hive.training.crew import Crew, check_crew, crew_needed, folders_of, write_policies
 from hive.training.evaluate.evaluator import Evaluator
 from hive.training.evaluate.evaluator_actor import EvaluatorActor, policies_evaluator
@@ -117,5 +118,6 @@ __all__ = [
     "replica_slots",
     "show",
     "with_goal",
+    "witness_folder",
     "write_policies",
 ]

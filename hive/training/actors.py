@@ -43,34 +43,46 @@ from hive.envs import (
     VectorEnvironment,
     Watched,
     can_be_helped,
+    refused,
     statistics_text,
 )
 from hive.envs.configured import changed_env
 from hive.envs.vectors.attributes import set_attributes, takes_attributes
 from hive.envs.vectors.helped_vector import helped_vector
+from hive.envs.vectors.resetting import report_resets
 from hive.errors import ConfigError, EnvironmentFailed, RecordError, VersionGone
 from hive.experience import Purpose, Rollout, steps_in, stream_seed
 from hive.gradients import ROLLOUTS, SEQUENCE, VERSION
 from hive.networks.rows.normalization import OBSERVATIONS, other_scale
 from hive.plain_data import pack
 from hive.records import JSON, RunDirectory, write_nan_dump
-from hive.records.run_warnings import FACT, GLOBAL_DRAWS, MASK_NOT_USED, OTHER_SCALE, RUNNING_STATISTICS, WARNING
+from hive.records.run_warnings import (
+    FACT,
+    GLOBAL_DRAWS,
+    MASK_NOT_USED,
+    OTHER_SCALE,
+    RESET_REFUSED,
+    RUNNING_STATISTICS,
+    WARNING,
+)
 from hive.runtime import START, Actor, Bytes, Slot, SlotInlet, SlotOutlet, Subscription, endpoint
 from hive.runtime.memory.segments import Arrays
 from hive.runtime.process.user_code.code_of_run import CODE, code_of_process
 from hive.training.blueprint import Blueprint, blueprint_in
-from hive.training.callbacks.changes import ChangedKeys, ChangesReader
+from hive.training.callbacks.changes import ChangedKeys, ChangesReader, Values
 from hive.training.callbacks.messages import RunChanges
 from hive.training.callbacks.start import changes_at_start
 from hive.training.collect.apart import Apart
 from hive.training.collect.collector import occasion_of, seed_all_globals
+from hive.training.collect.cut_episodes import CutEpisodes
+from hive.training.collect.witness import Witness
 from hive.training.gradient.devices import begin_device, pin
 from hive.training.gradient.g_worker import GWorker
 from hive.training.gradient.numerics import NonFiniteOrigin
 from hive.training.gradient.threads import helpers_of
 from hive.training.messages import Gradient, OptimizerState, RolloutReady, Weights
 from hive.training.noticed import log_notices
-from hive.training.run_start import schedule_of
+from hive.training.run_start import schedule_of, steps_between_barriers
 from hive.training.schedule import Claim
 from hive.training.update.native_rounds import NativeRounds
 from hive.training.update.replica import Replica
@@ -80,6 +92,9 @@ SHOWN = 60  # characters of an option in a line of the log
 
 class CollectorActor(Actor):
     """Collects one rollout after another, each with the behaviour version that the schedule names.
+
+    Environments are constructed once, and reset at each resume barrier. They are constructed again where a callback
+    changes an option, and with `env.rebuild` at each barrier. A resumed run constructs them as the run did last.
 
     A subclass may override `vector`, which makes its environments: `self.blueprint.vector(contexts=self.contexts())`,
     and replace them between two rollouts: `self.collector.rebuild(self.vector(), self.reset_round)`.
@@ -97,9 +112,9 @@ class CollectorActor(Actor):
         config = blueprint.config
         self.blueprint = blueprint
         self.schedule = schedule_of(blueprint)
-        # The round of the resume barrier that the environments were last built and reset at.
+        # The round of the resume barrier that the environments were last reset at.
         self.reset_round = self.schedule.barriers.last(self.rollouts.produced)
-        self.start = self.reset_round  # the round of the reset that follows the construction of environments
+        self.built = 0  # the number of their construction: 0, or the round that it was made for
         self.steps = self.status.counter("env_steps")
         self.skips_not_finite = config.supervision.non_finite == "skip"
         self.source_number = first_source + self.index
@@ -109,16 +124,19 @@ class CollectorActor(Actor):
             first = self.source_number * config.collection.envs
             self.apart = Apart(self, config, blueprint.environment, directory, first)
         self.helped: HelpedVector | None = None  # its environments, if they have helpers
-        self.warned_of_draws = self.named_code = False
+        self.warned_of_draws = self.named_code = self.named_refusal = False
         self.told: set[str] = set()  # the names of the warnings that environments of several agents have given
         self.may_help = True  # whether its environments may have helpers
         self.changed = ChangesReader(self.changes, changes_at_start(blueprint))
         self.values = self.changed.at(self.rollouts.produced)  # what callbacks have changed
         self.steps_single = False  # whether its environments are single ones because callbacks change attributes
+        report_resets(self.status.page.pulse)  # before helpers are forked
         with self.status(START):
             vector = self._new_vector(self.reset_round)
             self.collector = blueprint.collector(self.source_number, self.incarnation, self.status, vector)
         self._change_keys()
+        self.witness = Witness(self, blueprint, self.source_number)
+        self.episodes = CutEpisodes(self, steps_between_barriers(blueprint))
         self.watched = Watched(vector) if self.source_number == 0 else None  # the environments of the others are alike
 
     @classmethod
@@ -127,7 +145,7 @@ class CollectorActor(Actor):
         return blueprint_in(parameters, lambda blueprint: blueprint.network_bytes)
 
     def vector(self) -> VectorEnvironment:
-        """Return new environments, at the start and at every resume barrier. Subclasses may override."""
+        """Return new environments, at the start and where options change. Subclasses may override."""
         if self.apart is not None:
             word = stream_seed(*self._building())
             return self.apart.made(self.blueprint.config.env, self.contexts(), self.values.options, word)
@@ -165,8 +183,8 @@ class CollectorActor(Actor):
             )
 
     def contexts(self) -> list[EnvContext]:
-        """Return who its environments are, with the seeds of the reset that follows."""
-        return self.blueprint.contexts(self.source_number, self.start, self.incarnation)
+        """Return who its environments are. Their seeds are those of the first reset after the construction."""
+        return self.blueprint.contexts(self.source_number, self.built, self.incarnation)
 
     def _made(self, first: int, count: int, options: Mapping[str, Any], seeds: Sequence[int]) -> VectorEnvironment:
         """Make environments `first` to `first + count`, also in a helper. options: what callbacks have changed."""
@@ -176,8 +194,8 @@ class CollectorActor(Actor):
         return self.blueprint.vector_in(env, contexts, first)
 
     def _new_vector(self, start: int) -> VectorEnvironment:
-        """Return new environments for a reset at round `start`."""
-        self.start = start
+        """Return new environments. start: the round of the reset that follows."""
+        self.built = start if self.blueprint.config.env.rebuild else self.values.built
         self._seed_building()
         vector = self.vector()
         is_final = self.apart is not None or self.steps_single  # set_attributes refuses values that it cannot give
@@ -194,7 +212,7 @@ class CollectorActor(Actor):
 
     def _building(self) -> tuple[int, Purpose, int, int]:
         """Return the stream of the seeds of global generators while environments are built."""
-        occasion = occasion_of(self.reset_round, self.incarnation)
+        occasion = occasion_of(self.built, self.incarnation)
         return self.blueprint.config.run.seed, Purpose.building, self.source_number, occasion
 
     async def setup(self) -> None:
@@ -226,6 +244,8 @@ class CollectorActor(Actor):
             self.status.show_version(version, schedule.lag(slot.sequence, version, self.behaviour.latest))
             self.behaviour.unpin()
             self.status.add(self.steps, steps_in(slot.arrays))
+            self.witness.see(slot.sequence, slot.arrays)
+            self.episodes.see(slot.arrays)
             self._name_draws()  # before the rollout counts, so that the run's summary has it
             if self.source_number == 0:
                 log_notices(self, self.collector.vector, self.told)
@@ -298,12 +318,21 @@ class CollectorActor(Actor):
         self.note(CODE, f"{self.name} has " + ", ".join(f"{name} {value}" for name, value in found.items()), code=found)
 
     def _reset_at_barrier(self, sequence: int) -> None:
-        """Rebuild the environments if a resume barrier lies between the previous rollout and this one."""
+        """Reset the environments if a resume barrier lies between the previous rollout and this one."""
         barrier = self.schedule.barriers.last(sequence)
-        if barrier != self.reset_round:
-            self.reset_round = barrier
-            with self.status(START):
+        if barrier == self.reset_round:
+            return
+        self.reset_round = barrier
+        self.episodes.cut()
+        with self.status(START):
+            if self.blueprint.config.env.rebuild:
                 self._rebuild(barrier)
+            else:
+                self.collector.reset(barrier)
+        if (error := refused(self.collector.vector)) and not self.named_refusal:
+            self.named_refusal = True
+            what = f"environments refuse a reset within an episode ({error}), so they are constructed again at barriers"
+            self.note(FACT, f"{what} (checkpoint.every)", fact=RESET_REFUSED)
 
     def _rebuild(self, start: int) -> None:
         """Replace the environments and reset them at round `start`; the old ones are closed first.
@@ -318,9 +347,12 @@ class CollectorActor(Actor):
         """Use what callbacks have changed for this rollout. The policy that it is made with was published later."""
         before, self.values = self.values, self.changed.at(sequence)
         self._change_keys()
-        if self.values is before or self.schedule.barriers.last(sequence) != self.reset_round:
-            self._reset_at_barrier(sequence)  # new environments have all values
-            return
+        if self.values is not before:
+            self._change_environments(before, sequence)
+        self._reset_at_barrier(sequence)
+
+    def _change_environments(self, before: Values, sequence: int) -> None:
+        """Give the environments what has changed since `before`: attributes, or options by new ones."""
         needs_new = pack(before.options) != pack(self.values.options) or (
             self.values.attributes and not takes_attributes(self.collector.vector)
         )
@@ -328,6 +360,7 @@ class CollectorActor(Actor):
             if self.source_number == 0 and self.values.options:
                 listed = ", ".join(f"{name} = {value!r}"[:SHOWN] for name, value in self.values.options.items())
                 self.note("changed", f"environments are made with {listed} from rollout {sequence:,} on")
+            self.reset_round = self.schedule.barriers.last(sequence)
             with self.status(START):
                 self._rebuild(sequence)
         else:
@@ -346,6 +379,7 @@ class CollectorActor(Actor):
         self.collector.change_key(name, value)
 
     def _collect(self, slot: Slot, version: int) -> None:
+        report_resets(self.status.page.pulse)
         try:
             enough = self._enough(slot.sequence)
             self.collector.collect(slot.arrays, sequence=slot.sequence, version=version, enough=enough)
@@ -365,6 +399,7 @@ class CollectorActor(Actor):
     async def teardown(self) -> None:
         if self.apart is not None:
             self.apart.write(last=True)
+        self.witness.close()
         self.collector.close()
 
 

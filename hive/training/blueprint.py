@@ -94,6 +94,8 @@ class Blueprint:
     once.
     """
 
+    witness: Path | None = None
+    """Where collectors keep the checksums of their rollouts (hive.training.collect.witness); None: they keep none."""
     run = ""
     """The name of the run, which its environments are told."""
     barriers: CommonBarriers | None = None

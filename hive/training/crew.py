@@ -68,7 +68,7 @@ class Crew:
         return SeveralCollector(table, members, seed=self.config.run.seed, source=source, incarnation=incarnation)
 
     def table(self, source: int, start: int = 0, incarnation: int = 0) -> ParallelVector | TurnsVector:
-        """Make the environments of collector `source`, with the agents of all policies, for a reset at `start`."""
+        """Make the environments of collector `source`, with the agents of all policies: construction `start`."""
         infos = [blueprint.config.env.info for blueprint in self.blueprints]
         recipe, envs = recipe_of(self.config.env), self.config.collection.envs
         seed, run = self.config.run.seed, self.first.run

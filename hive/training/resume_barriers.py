@@ -1,7 +1,7 @@
 """Resume barriers, the rounds at which a deterministic run can be resumed bit-identically, and when a run is saved.
 
-At a resume barrier every earlier round is consumed and no later one has begun. Collectors rebuild their environments
-and reset them by (seed, environment, round of the barrier), and versions count from there. Every actor computes the
+At a resume barrier every earlier round is consumed and no later one has begun. Collectors reset their environments by
+(seed, environment, round of the barrier), and versions count from there. Every actor computes the
 barriers from numbers alone, so no message announces them.
 
     rounds     0 ........ P .... P + L ........ 2 P .... 2 P + L ...      a checkpoint is due at P, 2 P, ...

@@ -17,12 +17,14 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hive.envs.vectors.resetting import report_resets
 from hive.errors import EnvironmentFailed
 from hive.experience import Purpose, steps_in
 from hive.networks.weights.flat import aligned_block
 from hive.runtime import START, Actor, Slot, SlotOutlet, Subscription, endpoint
 from hive.runtime.memory.segments import Arrays
 from hive.training.collect.collector import occasion_of, seed_all_globals
+from hive.training.collect.witness import Witness
 from hive.training.crew import Crew
 from hive.training.messages import RolloutReady, Weights
 from hive.training.noticed import log_notices
@@ -59,16 +61,21 @@ class PoliciesCollectorActor(Actor):
         self.skips_not_finite = config.supervision.non_finite == "skip"
         self.told: set[str] = set()  # the names of the warnings that its environments have given
         with self.status(START):
-            self.collector = crew.collector(self.number, self.incarnation, self.status, self._new_table())
+            table = self._new_table(self.reset_round)
+            self.collector = crew.collector(self.number, self.incarnation, self.status, table)
+
+        self.witnesses = [Witness(self, blueprint, self.number) for blueprint in crew.blueprints]
 
     @classmethod
     def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
         """Return the bytes of its networks."""
         return sum(blueprint.network_bytes for blueprint in parameters["crew"].blueprints)
 
-    def _new_table(self) -> Any:
-        seed_all_globals(self.seed, Purpose.building, self.number, occasion_of(self.reset_round, self.incarnation))
-        return self.crew.table(self.number, self.reset_round, self.incarnation)
+    def _new_table(self, start: int) -> Any:
+        """Return new environments. start: the round of the reset that follows."""
+        built = start if self.crew.config.env.rebuild else 0
+        seed_all_globals(self.seed, Purpose.building, self.number, occasion_of(built, self.incarnation))
+        return self.crew.table(self.number, built, self.incarnation)
 
     async def setup(self) -> None:
         """Reset the environments, so that an environment that fails to reset ends the run before it begins."""
@@ -92,6 +99,9 @@ class PoliciesCollectorActor(Actor):
             self._collect(self._memory(slots), versions)
             for behaviour in self.behaviours:
                 behaviour.unpin()
+            for witness, slot in zip(self.witnesses, slots, strict=True):
+                if slot is not None:
+                    witness.see(self.next, slot.arrays)
             if self.number == 0:  # the environments of the others are alike
                 log_notices(self, self.collector.vector, self.told)
             made = next(slot for slot in slots if slot is not None)
@@ -113,15 +123,19 @@ class PoliciesCollectorActor(Actor):
         ]
 
     def _reset_at_barrier(self, sequence: int) -> None:
-        """Rebuild the environments if a resume barrier lies between the previous rollout and this one."""
+        """Reset the environments if a resume barrier lies between the previous rollout and this one."""
         barrier = self.schedules[0].barriers.last(sequence)
         if barrier != self.reset_round:
             self.reset_round = barrier
             with self.status(START):
-                self.collector.close()  # the new ones may open the same ports
-                self.collector.rebuild(self._new_table(), barrier)
+                if self.crew.config.env.rebuild:
+                    self.collector.close()  # the new ones may open the same ports
+                    self.collector.rebuild(self._new_table(barrier), barrier)
+                else:
+                    self.collector.reset(barrier)
 
     def _collect(self, rollouts: Sequence[Arrays], versions: Sequence[int]) -> None:
+        report_resets(self.status.page.pulse)
         try:
             self.collector.collect(rollouts, sequence=self.next, versions=versions)
         except EnvironmentFailed as error:
@@ -135,6 +149,8 @@ class PoliciesCollectorActor(Actor):
             member.change_key(name, value)
 
     async def teardown(self) -> None:
+        for witness in self.witnesses:
+            witness.close()
         self.collector.close()
 
 

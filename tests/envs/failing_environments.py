@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ class Failing(gymnasium.Env[Any, Any]):
 
     how: what the environment `index` does in step `at` of its first incarnation, or for `at` 0 in its first reset;
     "always raise": in every incarnation. length: of an episode. path: a file for the pid of a process that it leaves.
-    slow_s: how long its first reset takes.
+    slow_s: how long its first reset takes. closed: a folder where `close` leaves a file with its group and its folder.
     """
 
     observation_space = gymnasium.spaces.Box(0.0, np.inf, (3,), np.float32)
@@ -53,8 +54,10 @@ class Failing(gymnasium.Env[Any, Any]):
         length: int = 5,
         path: str = "",
         slow_s: float = 0.0,
+        closed: str = "",
     ) -> None:
         self.context = env_context
+        self.closed = closed
         self.steps = 0
         self.length, self.at, self.path, self.slow_s = length, at, path, slow_s
         fails = env_context.index == index and (env_context.incarnation == 0 or how.startswith("always"))
@@ -75,6 +78,11 @@ class Failing(gymnasium.Env[Any, Any]):
         if self.how and self.steps == self.at:
             self.fail()
         return self._seen(), float(self.steps), False, self.left == 0, {}
+
+    def close(self) -> None:
+        if self.closed:
+            path = Path(self.closed) / f"{self.context.index}-{self.context.incarnation}"
+            path.write_text(f"{os.getpid() - os.getpgrp()} {tempfile.gettempdir()}")
 
     def _seen(self) -> Any:
         return np.array([self.context.index, self.context.incarnation, self.steps], np.float32)

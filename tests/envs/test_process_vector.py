@@ -19,10 +19,10 @@ from simulation.environments import LIMITS, World, run
 from hive.config import EnvConfig
 from hive.envs import EnvContext, Failure, Household, ProcessVector, StepRow, Watcher, configured_spec, process_vector
 from hive.envs.configured import configured_vector, recipe_of
-from hive.envs.processes.ending import MARK, end_processes, new_mark
+from hive.envs.processes.ending import MARK, end_processes, new_mark, resident_bytes
 from hive.envs.processes.environment_process import execute
 from hive.envs.processes.output import Output
-from hive.envs.processes.supervised import DELAY_S, MAX_DELAY_S
+from hive.envs.processes.supervised import DELAY_S, MAX_DELAY_S, SAME
 from hive.envs.random_actions import RandomActions
 from hive.errors import EnvironmentFailed
 from hive.runtime.process.user_code.companion import state_of
@@ -166,6 +166,52 @@ def test_one_that_fails_comes_back_and_its_neighbour_loses_no_step(how: str, cau
     (failure,) = run.failures
     assert cause in failure.cause
     assert (list(failure.indices), failure.activity, failure.output) == ([1], "step", f"about to {how}")
+
+
+def test_one_that_raises_closes_its_environments_before_it_comes_back(runs: list[Run], tmp_path: Path) -> None:
+    """Each process has a group and a folder for temporary files of its own, which is gone with it."""
+    run = Run("raise an error", options={"closed": str(tmp_path)})
+    runs.append(run)
+    check_seam(run.until_back(), run)
+    group, folder = (tmp_path / "1-0").read_text().split()
+    assert group == "0"
+    assert Path(folder).name.startswith("hive-env-")
+    assert not Path(folder).exists()
+
+
+def test_a_first_reset_that_always_raises_the_same_is_not_tried_for_ever(runs: list[Run]) -> None:
+    run = Run("always raise an error", options={"at": 0})
+    runs.append(run)
+    with pytest.raises(EnvironmentFailed, match="the wheel came off"):
+        run.until_back()
+    assert len(run.failures) == SAME
+
+
+def test_pages_that_processes_share_are_counted_once() -> None:
+    shared = 64 << 20
+    code = (
+        f"import os, sys; held = bytearray({shared}); held[::4096] = bytes(len(held[::4096])); os.fork(); os.fork(); "
+    )
+    code += "print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-P", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        for _ in range(4):
+            process.stdout.readline()
+        assert shared < resident_bytes(process.pid) < 2 * shared
+        process.communicate()
+
+
+def test_a_signal_to_the_group_of_a_simulator_spares_the_process_of_its_environment() -> None:
+    code = """if True:
+        import os, signal, subprocess
+        from hive.runtime.process.user_code.user_exits import raise_on_exit
+        raise_on_exit()
+        child = subprocess.Popen(["sleep", "600"])
+        os.killpg(os.getpgid(child.pid), signal.SIGKILL)
+        print(child.wait())
+    """
+    done = subprocess.run([sys.executable, "-P", "-c", code], process_group=0, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"{-signal.SIGKILL}\n")
 
 
 @FULL

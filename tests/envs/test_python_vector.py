@@ -18,6 +18,7 @@ from hive.envs.make import make_environment
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.python_vector import PythonVector
+from hive.envs.vectors.resetting import report_resets
 from hive.envs.vectors.rows import FinalObservations, StepRow
 from hive.errors import EnvironmentFailed
 
@@ -431,3 +432,17 @@ def test_observations_are_copied_for_the_first_steps_only_where_no_memory_is_sha
     assert vector._buffers is None
     vector.reset([0, 1], row.observations)
     assert vector._buffers is not None
+
+
+def test_every_reset_is_reported() -> None:
+    """So each has the limit of a phase for itself, also where many episodes end in the same step."""
+    beats: list[int] = []
+    report_resets(lambda: beats.append(1))
+    try:
+        vector = PythonVector("Counting", [Counting(terminates=1) for _ in range(3)])
+        row = StepRow.allocate(vector.observation, 3)
+        vector.reset([0, 1, 2], row.observations)
+        vector.step(np.zeros(3, np.int64), row)
+    finally:
+        report_resets(lambda: None)
+    assert len(beats) == 6

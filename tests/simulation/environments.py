@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hive.envs import Discrete, EnvContext, ObservationSpec, StepRow
 from hive.envs.processes.process_vector import ProcessVector, Watcher
 from hive.envs.processes.stepper import Activity, Doing
-from hive.envs.processes.supervised import Failure, Limits
+from hive.envs.processes.supervised import CLOSE_S, Failure, Limits
 from hive.envs.vectors.row_block import RowBlock
 from hive.errors import EnvironmentFailed
 
@@ -60,13 +60,14 @@ class FakeStepper:
         self.steps = 0
         self.changes = False
         self.changed = 0  # how often it has got attributes
-        self.failures = 0
+        self.failures = self.gone = 0
+        self.raised = False
         self.doomed = 0  # how many of the next orders fail, besides resets
 
     def start(self, contexts: Sequence[EnvContext]) -> None:
         """Start the process."""
         self._must(not self.alive, "was started while it ran")
-        self.alive = True
+        self.alive, self.raised = True, False
         self._begin("start", contexts)
 
     def renew(self, contexts: Sequence[EnvContext]) -> None:
@@ -95,7 +96,9 @@ class FakeStepper:
         changes, self.changes = self.changes, False
         if self.fails:
             self.failures += 1
-            raise EnvironmentFailed(f"it {self.fails}")
+            self.gone = self.world.time.now + round(self.world.random.random() * 1.5 * CLOSE_S * 1e9)
+            self.raised = self.fails == "raises"
+            raise EnvironmentFailed(f"it {self.fails} (failure {self.failures})")
         if order == "start":
             self.steps = 0
         if changes:
@@ -103,6 +106,15 @@ class FakeStepper:
             return True
         self.steps += order == "step"
         self._write(order)
+        return True
+
+    def left(self, limit_s: float) -> bool:
+        """Wait, in virtual time, until it has closed its environments."""
+        if self.raised and self.gone > self.world.time.now + limit_s * 1e9:
+            self.world.time.sleep(limit_s)
+            return False
+        if self.raised:
+            self.world.time.now = max(self.world.time.now, self.gone)
         return True
 
     def doing(self) -> Doing:

@@ -74,6 +74,8 @@ def examine_environment(config: Config, topology: Topology) -> Examination:
 
     done = examined_in_time(config, EXAMINED_STEPS, EXAMINED_S, several=several, look_s=LOOK_S)
     done.begun_anew = steps_between_barriers(blueprint_of(topology))
+    if config.env.rebuild and done.begun_anew:
+        done.rebuilt = config.collectors * config.collection.envs
     return done
 
 

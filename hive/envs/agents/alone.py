@@ -23,6 +23,11 @@ class Alone:
         self.environments, self.notices = table.environments, table.notices
         self.observation, self.action = seat.seat.spec.observation, seat.seat.spec.action
 
+    @property
+    def refused(self) -> str:
+        """As of `hive.envs.vectors.resetting.Resets`."""
+        return self.table.resets.refused
+
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
         """Start an episode in every environment, with the seed of its first row; write `observations` [B, ...]."""
         self.table.reset(seeds[:: self.agents], [observations])

@@ -21,8 +21,8 @@ from hive.envs.agents.bots import Bot
 from hive.envs.agents.interface import AgentView
 from hive.envs.agents.playable import Seated
 from hive.envs.agents.seats import MISSING, EndedEpisode, EndInfos, SeatRows, end_episode
-from hive.envs.vectors import resetting
 from hive.envs.vectors.attributes import Pending
+from hive.envs.vectors.resetting import Resets
 from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
 
@@ -47,20 +47,12 @@ class ParallelVector(Seated):
     A seat alone makes a `VectorEnvironment` of it: `hive.envs.agents.alone.Alone`.
     """
 
-    def __init__(
-        self,
-        id: str,
-        environments: Sequence[Any],
-        seats: Sequence[SeatRows],
-        bots: Sequence[Mapping[str, Bot]],
-        reset_options: Sequence[Mapping[str, Any]],
-    ) -> None:
-        """bots: of each environment, agent -> the bot that acts for it. reset_options: of each, for all its resets."""
-        super().__init__(id, environments, seats)
+    def __init__(self, id: str, seats: Sequence[SeatRows], bots: Sequence[Mapping[str, Bot]], resets: Resets) -> None:
+        """bots: of each environment, agent -> the bot that acts for it. resets: has the environments."""
+        super().__init__(id, resets.environments, seats)
+        self.resets = resets
         self.pending = Pending()
-        self.tables: list[_Table] = [
-            _Table(number, one, self, bots[number], reset_options[number]) for number, one in enumerate(environments)
-        ]
+        self.tables: list[_Table] = [_Table(number, self, bots[number]) for number in range(self.count)]
         self.each = self.tables
         self.env_steps = 0
 
@@ -98,17 +90,10 @@ class ParallelVector(Seated):
 class _Table:
     """One environment, and who of its agents is there. left: episodes that it still plays; -1: without a limit."""
 
-    def __init__(
-        self,
-        number: int,
-        environment: Any,
-        vector: ParallelVector,
-        bots: Mapping[str, Bot],
-        reset_options: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, number: int, vector: ParallelVector, bots: Mapping[str, Bot]) -> None:
         self.number = number
-        self._reset_options = reset_options
-        self._environment = environment
+        self._resets = vector.resets
+        self._environment = vector.environments[number]
         self._bots = bots
         self._players: dict[Any, tuple[SeatRows, int, AgentView]] = {}  # agent -> its seat and column
         for seat in vector.seats:
@@ -134,11 +119,12 @@ class _Table:
 
     def reset(self, seed: int | None) -> None:
         """Start an episode."""
-        self._pending.apply(self.number, self._environment)
+        environments = self._resets.environments
         try:
-            result = resetting.begin(self._environment, seed, self._reset_options)
+            result = self._resets.begin(self.number, seed, lambda one: self._pending.apply(one, environments[one]))
         except BaseException as error:
             raise self._checks.raised_by(error, "reset", self.number) from error
+        self._environment = environments[self.number]
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], Mapping):
             raise self._checks.wrong("reset", result, "(observations, infos), dictionaries by agent", self.number)
         observations, infos = result

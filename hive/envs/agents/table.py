@@ -12,10 +12,11 @@ from hive.envs.agents.seats import Seat, SeatRows
 from hive.envs.agents.turns import TurnsVector
 from hive.envs.agents.waiting import InTurn
 from hive.envs.context import EnvContext
-from hive.envs.make import make_each
+from hive.envs.make import make_any, make_each
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.kinds import spec_of_kind
 from hive.envs.spaces.spec import EnvironmentSpec
+from hive.envs.vectors.resetting import Resets
 from hive.envs.wrappers import with_names
 
 Bots = Mapping[str, Callable[[], Bot]]
@@ -36,7 +37,7 @@ def make_table(
     `hive.envs.vectors.vector.vector_of`. Raises the errors of `make_any`, and EnvironmentFailed for spaces.
     """
     recipes, environments = make_each(recipe, contexts or [EnvContext(number) for number in range(count)])
-    return table_of(recipes, environments, seats, bots, infos)
+    return table_of(recipes, environments, seats, bots, infos, construct=lambda number: make_any(recipes[number]))
 
 
 def table_of(
@@ -46,10 +47,11 @@ def table_of(
     bots: Bots | None = None,
     infos: Sequence[Sequence[str]] | None = None,
     first: int = 0,
+    construct: Callable[[int], Any] | None = None,
 ) -> ParallelVector | TurnsVector:
     """Seat the agents of environments that exist, with the recipe of each; as `make_table`.
 
-    first: as of `hive.envs.vectors.vector.make_vector`.
+    first: as of `hive.envs.vectors.vector.make_vector`. construct: as of `Resets`.
     """
     recipe = recipes[0]
     id = with_names(recipe.id, recipe.wrappers)
@@ -62,9 +64,15 @@ def table_of(
             bot.view = each[agent] if bot.sees_view else None
     options = [one.reset_options for one in recipes]
     if not seats[0].spec.takes_turns:
-        return ParallelVector(id, environments, rows, acting, options)
-    in_turn = [one if acts_in_turn(one) else InTurn(one) for one in environments]
-    return TurnsVector(id, in_turn, rows, acting, options)
+        return ParallelVector(id, rows, acting, Resets(environments, options, construct))
+    in_turn = [_in_turn(one) for one in environments]
+    again = construct and (lambda number: _in_turn(construct(number)))
+    return TurnsVector(id, rows, acting, Resets(in_turn, options, again))
+
+
+def _in_turn(environment: Any) -> Any:
+    """Return an environment whose agents act one after the other: itself, or around one that they share in steps."""
+    return environment if acts_in_turn(environment) else InTurn(environment)
 
 
 def seat_of_all(policy: str, spec: EnvironmentSpec) -> Seat:

@@ -23,7 +23,7 @@ from hive.envs.agents.notices import Clearing
 from hive.envs.agents.playable import Seated
 from hive.envs.agents.seats import MISSING, EndedEpisode, EndInfos, SeatRows, end_episode
 from hive.envs.agents.waiting import InTurn
-from hive.envs.vectors.resetting import begin
+from hive.envs.vectors.resetting import Resets
 from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
 
@@ -56,19 +56,10 @@ class Turn(NamedTuple):
 class TurnsVector(Seated):
     """`count` environments of agents that act in turn. Arguments: as of `hive.envs.agents.parallel.ParallelVector`."""
 
-    def __init__(
-        self,
-        id: str,
-        environments: Sequence[Any],
-        seats: Sequence[SeatRows],
-        bots: Sequence[Mapping[str, Bot]],
-        reset_options: Sequence[Mapping[str, Any]],
-    ) -> None:
-        super().__init__(id, environments, seats)
-        self.games: list[Game] = [
-            Game(number, one, seats, bots[number], self, reset_options[number])
-            for number, one in enumerate(environments)
-        ]
+    def __init__(self, id: str, seats: Sequence[SeatRows], bots: Sequence[Mapping[str, Bot]], resets: Resets) -> None:
+        super().__init__(id, resets.environments, seats)
+        self.resets = resets
+        self.games: list[Game] = [Game(number, resets, seats, bots[number], self) for number in range(self.count)]
         self.each = self.games
 
     @property
@@ -132,16 +123,15 @@ class Game:
     def __init__(
         self,
         number: int,
-        environment: Any,
+        resets: Resets,
         seats: Sequence[SeatRows],
         bots: Mapping[str, Bot],
         vector: TurnsVector,
-        reset_options: Mapping[str, Any],
     ) -> None:
-        """reset_options: for all resets."""
+        """resets: has the environments."""
         self.number = number
-        self._reset_options = reset_options
-        self._environment = environment
+        self._resets = resets
+        self._environment = resets.environments[number]
         self._bots = bots
         self._seats = seats
         self._players: dict[Any, tuple[int, int, AgentView]] = {}
@@ -170,9 +160,10 @@ class Game:
 
     def _reset(self, seed: int | None) -> None:
         try:
-            begin(self._environment, seed, self._reset_options)
+            self._resets.begin(self.number, seed, lambda _: None)
         except BaseException as error:
             raise self._checks.raised_by(error, "reset", self.number) from error
+        self._environment = self._resets.environments[self.number]
         for bot in self._bots.values():
             bot.begin(seed)
         self._acted: set[Any] = set()  # agents that have acted in this episode

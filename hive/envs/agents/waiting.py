@@ -23,6 +23,7 @@ from hive.envs.random_actions import RandomActions
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.kinds import kinds_of, spec_of_kind
 from hive.envs.spaces.spec import EnvironmentSpec
+from hive.envs.vectors.resetting import Resets
 from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
 
@@ -38,7 +39,7 @@ def described_agents(recipe: Recipe, environment: Any, *, plays: bool = False) -
     views = [views_of(recipe.id, environment, recipe)]
     kinds = [spec_of_kind(spec, agents) for agents in kinds_of(spec.agents).values()]
     seats = [SeatRows(Seat("", kind), recipe.id, views, ()) for kind in kinds]
-    vector = ParallelVector(recipe.id, [environment], seats, [{}], [recipe.reset_options])
+    vector = ParallelVector(recipe.id, seats, [{}], Resets([environment], [recipe.reset_options]))
     rows = [StepRow.allocate(kind.observation, seat.count) for kind, seat in zip(kinds, seats, strict=True)]
     draws = [RandomActions(kind.action, kind.observation.mask, seed=0) for kind in kinds]
     try:

@@ -78,6 +78,10 @@ class ProgramClient:
             if left_s <= 0 and not has_exited:
                 return False
 
+    def left(self, limit_s: float) -> bool:
+        """Return whether nothing is to be waited for after an error: a program that fails is not asked to close."""
+        return True
+
     def doing(self) -> Doing:
         """Return what the open order is about now."""
         return self._doing

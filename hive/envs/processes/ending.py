@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from hive.runtime.process.user_code.throwaway import children
 MARK = "HIVE_ENV_MARK"
 ENDING_S = 30.0  # a killed process that still runs after this time never returns from a call of the kernel
 POLL_S = 0.001
+PROPORTIONAL = re.compile(r"^Pss: +(\d+) kB", re.MULTILINE)
 NONCE_BYTES = 8
 _OWN = f"{os.getpid()} {time.time_ns()}"  # in place of the mark of a run, in a script
 
@@ -113,9 +115,16 @@ def _drop_exited(held: dict[int, int]) -> None:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident size of a process and all its descendants, in bytes; 0 if it has exited."""
-    pages = 0
+    """Return the resident size of a process and all its descendants, in bytes; 0 if it has exited.
+
+    Each has its part of the pages that several processes share, so these are counted once.
+    """
+    size = 0
     for one in tree_of(pid):
         with contextlib.suppress(OSError, IndexError):
-            pages += int(Path(f"/proc/{one}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+            try:
+                found = PROPORTIONAL.search(Path(f"/proc/{one}/smaps_rollup").read_text())
+                size += int(found[1]) << 10 if found else 0
+            except (FileNotFoundError, PermissionError):  # a kernel without it: shared pages count several times
+                size += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return size

@@ -22,6 +22,7 @@ from hive.config.references import given_setup
 from hive.envs.context import EnvContext
 from hive.envs.processes import child
 from hive.envs.processes.ending import MARK, end_processes, new_mark
+from hive.envs.processes.folders import Folder
 from hive.envs.processes.output import Output
 from hive.envs.processes.stepper import ACTIVITIES, Activity, Doing
 from hive.envs.recipe import Recipe
@@ -84,18 +85,24 @@ class EnvironmentProcess:
         self._order: Activity = "start"
         self._since_ns = 0
         self._open = False
+        self._has_raised = False
+        self._folder: Folder | None = None
 
     def start(self, contexts: Sequence[EnvContext]) -> None:
         """Start the process, and order it to construct the environments."""
         self._block.arrays["words"][self._number] = 0  # the orders that a predecessor has not answered
         self._doing[:] = 0
+        self._has_raised = False
         self._mark = new_mark(contexts[0].index, contexts[0].incarnation)
         output = self._output = Output(self._path)
-        self._process, self._errors = execute(self._task(contexts), [self._block.segment.fd], output, self._mark)
+        with contextlib.suppress(OSError):  # it then has its temporary files where all have them
+            self._folder = Folder()
+        passed, variables = [self._block.segment.fd], {} if self._folder is None else self._folder.variables
+        self._process, self._errors = execute(self._task(contexts), passed, output, self._mark, variables)
         self._construct(contexts)
 
     def renew(self, contexts: Sequence[EnvContext]) -> None:
-        """Order it to close its environments and to construct new ones, at a resume barrier."""
+        """Order it to close its environments and to construct new ones, with other options or with env.rebuild."""
         self._construct(contexts)
 
     def reset(self, seeds: Sequence[int]) -> None:
@@ -124,7 +131,16 @@ class EnvironmentProcess:
                 raise EnvironmentFailed(how_ended(self._process, self._output))
         self._open = False
         if code == Answer.failed:
+            self._has_raised = True
             self._raise_error()
+        return True
+
+    def left(self, limit_s: float) -> bool:
+        """Wait for the exit after an error that it raised itself; return whether it is gone."""
+        if self._process is not None and self._has_raised:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(limit_s)
+            return self._process.poll() is not None
         return True
 
     def doing(self) -> Doing:
@@ -162,6 +178,9 @@ class EnvironmentProcess:
             end_processes(self._process, self._mark)
             os.close(self._errors)
             self._process, self._open = None, False
+        if self._folder is not None:
+            self._folder.close()
+            self._folder = None
         if self._output is not None:
             self._tail = self._output.tail()
             self._output.close()
@@ -238,6 +257,7 @@ def execute(
                 stdin=subprocess.DEVNULL,
                 stdout=output.fd,
                 stderr=output.fd,
+                process_group=0,  # an environment may end the group of what it has started, which is then its own
             )
     except OSError as error:
         os.close(result)

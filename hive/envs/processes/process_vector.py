@@ -109,7 +109,7 @@ class ProcessVector:
         ]
 
     def make_environments(self, contexts: Sequence[EnvContext], options: Mapping[str, Any] | None = None) -> None:
-        """Start all processes and construct the environments; or construct them again, at a resume barrier.
+        """Start all processes and construct the environments, or construct them again in the same processes.
 
         options: what callbacks have set. Raises EnvironmentFailed for one that fails for good.
         """
@@ -140,9 +140,16 @@ class ProcessVector:
         """Whether an environment has drawn from a global generator."""
         return bool(self._block.arrays["drew"].any())
 
+    @property
+    def refused(self) -> str:
+        """As of `hive.envs.vectors.resetting.Resets`, of the first process that has one."""
+        texts = (bytes(text).rstrip(b"\0").decode(errors="replace") for text in self._block.arrays["refused"])
+        return next(filter(None, texts), "")
+
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
         """Start an episode in every environment; write `observations` [B, ...]."""
         self._block.arrays["plays"][:-1] = -1
+        self._settle("running", "idle")  # those that are on their way back
         for unit in self.units:
             unit.reset(seeds[unit.columns])
         self._settle("running")
@@ -227,7 +234,7 @@ class ProcessVector:
                     one.index,
                     pids[0] if pids else 0,
                     one.incarnation,
-                    {"idle": RESETTING, "delayed": STARTING}.get(unit.state, unit.state),
+                    {"idle": RESETTING, "delayed": STARTING, "closing": STARTING}.get(unit.state, unit.state),
                     unit.failures,
                     unit.steps,
                     float(median(own)) if len(own) else None,
@@ -244,7 +251,8 @@ class ProcessVector:
             unit.stepper.close()
         limit_ns = self._now_ns() + int(CLOSE_S * 1e9)
         for unit in self.units:
-            unit.stepper.end(max((limit_ns - self._now_ns()) / 1e9, 0.0) if unit.state in ("running", "idle") else 0.0)
+            waits = unit.state in ("running", "idle", "closing")
+            unit.stepper.end(max((limit_ns - self._now_ns()) / 1e9, 0.0) if waits else 0.0)
         self._block.segment.close()
 
     def _wait_for(self, unit: Supervised) -> None:

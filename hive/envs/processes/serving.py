@@ -31,10 +31,10 @@ from hive.envs.spaces.differences import check_alike
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.plain_specs import from_plain, to_plain
 from hive.envs.vectors.attributes import set_attributes
-from hive.envs.vectors.row_block import RowBlock
+from hive.envs.vectors.row_block import REFUSED_BYTES, RowBlock
 from hive.envs.vectors.seeding import globals_state, seed_globals
 from hive.envs.vectors.share import Share, follow_orders
-from hive.envs.vectors.vector import VectorEnvironment, vector_of
+from hive.envs.vectors.vector import VectorEnvironment, refused, vector_of
 from hive.plain_data import unpack
 from hive.runtime.memory.segments import Segment
 from hive.runtime.process.stop_signals import do_nothing
@@ -68,13 +68,20 @@ class Task:
 class _EnvironmentShare(Share):
     """The environments of one process, which show in `doing` whether they are constructed, reset or stepped."""
 
-    def __init__(self, task: Task, block: RowBlock) -> None:
+    def __init__(self, task: Task, block_end: int) -> None:
+        segment = Segment(block_end, os.fstat(block_end).st_size)
+        segment.close()
+        block = RowBlock(task.observation, task.action, task.columns, task.infos, task.processes, segment)
         super().__init__(self._build, block, task.first * task.rows, (task.first + task.count) * task.rows)
         self._task = task
         self._doing = block.arrays["doing"][task.number]
         self._step_ns = block.arrays["step_ns"][task.number : task.number + 1]
         self._seedings, self._seeded = block.arrays["seedings"], -1
         self._at_seeding: object = None
+
+    def follow_orders(self) -> None:
+        """Follow orders until the one to close."""
+        follow_orders(self.block.words[self._task.number], self, spins=self._task.spins, stepped=self.block.gate.arrive)
 
     def make(self) -> None:
         """Close the environments, if there are any, and build new ones with what callbacks have changed."""
@@ -86,6 +93,8 @@ class _EnvironmentShare(Share):
         """Begin an episode in each environment."""
         self._seed()
         super().reset()
+        if text := refused(self.vector).encode()[:REFUSED_BYTES]:
+            self.block.arrays["refused"][self._task.number, : len(text)] = np.frombuffer(text, np.uint8)
 
     def step(self) -> None:
         """Step each environment once."""
@@ -174,9 +183,11 @@ def serve(arguments: Sequence[int]) -> NoReturn:
         np.random.seed(0)  # noqa: NPY002  # until the first order: nothing may depend on the time of a start
         random.seed(0)
         recipe = Recipe(**given.pop("recipe"))
+        share: _EnvironmentShare | None = None
         try:
             if block_end:
-                _follow(_task_of(recipe, given), block_end[0])
+                share = _EnvironmentShare(_task_of(recipe, given), block_end[0])
+                share.follow_orders()
             elif "question" in given:
                 _write(result_end, {"value": _played(recipe, given["question"])})
             else:
@@ -184,6 +195,8 @@ def serve(arguments: Sequence[int]) -> NoReturn:
                 _write(result_end, {"value": to_plain(describe(recipe.at(context), plays=given["plays"]))})
         except BaseException as error:  # SystemExit and KeyboardInterrupt of user code too
             _write(result_end, {"error": error_data(error, f"`{recipe.id}` failed")})
+            if share is not None:
+                share.close()  # the collector kills a process that takes too long for it
             leave(1)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -209,14 +222,6 @@ def _played(recipe: Recipe, question: Mapping[str, Any]) -> Any:
     faulthandler.cancel_dump_traceback_later()
     failure = None if done.failure is None else error_data(done.failure, f"`{recipe.id}` failed")
     return {**vars(done), "failure": failure, "looked": done.looked and vars(done.looked)}
-
-
-def _follow(task: Task, block_end: int) -> None:
-    segment = Segment(block_end, os.fstat(block_end).st_size)
-    segment.close()
-    block = RowBlock(task.observation, task.action, task.columns, task.infos, task.processes, segment)
-    share = _EnvironmentShare(task, block)
-    follow_orders(block.words[task.number], share, spins=task.spins, stepped=block.gate.arrive)
 
 
 def _task_of(recipe: Recipe, given: Mapping[str, Any]) -> Task:

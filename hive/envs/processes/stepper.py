@@ -39,7 +39,7 @@ class Stepper(Protocol):
         """Start the process, and order it to construct the environments."""
 
     def renew(self, contexts: Sequence[EnvContext]) -> None:
-        """Order it to close its environments and to construct new ones, at a resume barrier."""
+        """Order it to close its environments and to construct new ones, with other options or with env.rebuild."""
 
     def reset(self, seeds: Sequence[int]) -> None:
         """Order it to begin an episode in each environment, and to write the first observations into its columns."""
@@ -53,7 +53,14 @@ class Stepper(Protocol):
     def done(self, limit_s: float) -> bool:
         """Wait for the end of the open order, at most `limit_s`; return whether it has ended.
 
-        Raises EnvironmentFailed with a text that says what failed. It is the last call but `tail` and `end` then.
+        Raises EnvironmentFailed with a text that says what failed. It is the last call but `tail`, `left` and `end`
+        then.
+        """
+
+    def left(self, limit_s: float) -> bool:
+        """Wait at most `limit_s` for the exit after an error that it raised itself; return whether it is gone.
+
+        Until then it closes its environments. True for one that has not raised: nothing is to be waited for.
         """
 
     def doing(self) -> Doing:

@@ -1,9 +1,11 @@
 """One stepper under supervision: its limits, its budget of restarts, and what has failed.
 
-starting ──constructed──> idle ──reset──> resetting ──> running          before the run, and at a resume barrier
+starting ──constructed──> idle ──reset──> resetting ──> running          before the run; a barrier resets it again
    ^                                                       │
    │ at once, or later after failures without a step       │ it exits, raises, or exceeds a limit
-   └────────── delayed <────────── ended, with children <──┘             too often: it is left out, or ends the run
+   └── delayed <── ended, with children <── closing <──────┘             too often: it is left out, or ends the run
+
+One that raises closes its environments, for CLOSE_S at most, before its process is ended.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from hive.envs.processes.stepper import Activity, Doing, Stepper
 from hive.errors import EnvironmentFailed
 from hive.runtime.process.user_code.companion import state_of
 
-State = Literal["starting", "idle", "resetting", "running", "delayed", "left out"]
+State = Literal["starting", "idle", "resetting", "running", "closing", "delayed", "left out"]
 
+CLOSE_S = 5.0  # time to close its environments for a process that has raised an error
+SAME = 3  # times that a first reset may raise the same error
 DELAY_S = 0.5  # before the second start in a row that came to no step; doubled for each further one
 MAX_DELAY_S = 30.0
 STOPPED_S = 0.02  # between two looks whether a process was stopped: its neighbours' rows may take far less
@@ -122,7 +126,7 @@ class Supervised:
         self._rows = rows
         self._now_ns, self._reseed, self._on_failure = now_ns, reseed, on_failure
         self._failed_ns: deque[int] = deque()
-        self._permanent = ""  # the text of a permanent error that no step has followed
+        self._cause, self._same = "", 0  # of the last failure, and how often it came in a row without a step
         self._in_vain = 0  # starts in a row that came to no step
         self._looked_ns = 0
         self._steps_before = 0
@@ -134,7 +138,7 @@ class Supervised:
         self._start()
 
     def renew(self, contexts: Sequence[EnvContext]) -> None:
-        """Construct the environments of a running process again, at a resume barrier."""
+        """Construct the environments of a running process again."""
         restarts = self.failures
         self.seeds = None
         self.contexts = [replace(one, incarnation=one.incarnation + restarts) for one in contexts]
@@ -167,6 +171,10 @@ class Supervised:
         if self.state == "delayed":
             if self._now_ns() >= self._retry_ns:
                 self._start()
+        elif self.state == "closing":
+            if self.stepper.left(limit_s) or self._now_ns() >= self._retry_ns:
+                self.stepper.end(0.0)
+                self._start_again(self._now_ns())
         elif self.state == "starting":
             if self.done(limit_s):
                 if self.is_behind:
@@ -199,7 +207,7 @@ class Supervised:
         """Fail it if its processes are larger than their limit; keep its output within a size."""
         self.stepper.bound()
         limit = self.limits.memory_bytes
-        if not limit or self.state in ("delayed", "left out"):
+        if not limit or self.state in ("closing", "delayed", "left out"):
             return
         size = sum(resident_bytes(pid) for pid in self.stepper.pids())
         if size > limit:
@@ -240,16 +248,19 @@ class Supervised:
         """End it with all that it has started, and start it again, now or later, or never."""
         doing, now_ns = self.stepper.doing(), self._now_ns()
         self._is_open, self.has_seam = False, True
-        self.stepper.end(0.0)
         stepped = self.steps > self._steps_before
         self._in_vain = 0 if stepped else self._in_vain + 1
         self.failures += 1
         self._failed_ns.append(now_ns)
         while self._failed_ns and now_ns - self._failed_ns[0] > self.limits.window_s * 1e9:
             self._failed_ns.popleft()
-        again = permanent and not stepped and self._permanent == cause
-        self._permanent = cause if permanent else ""
-        for_good = again or len(self._failed_ns) > self.limits.restarts
+        self._same = self._same + 1 if not stepped and self._cause == cause else 1
+        self._cause = cause
+        most = 2 if permanent else SAME if doing.activity == "reset" and not self.steps else self._same + 1
+        for_good = self._same >= most or len(self._failed_ns) > self.limits.restarts
+        if for_good:
+            self.stepper.left(CLOSE_S)
+            self.stepper.end(0.0)
         indices = [one.index for one in self.contexts]
         indices = indices if len(self.contexts) == 1 or doing.activity != "reset" else indices[doing.environment :][:1]
         failure = Failure(
@@ -278,6 +289,14 @@ class Supervised:
             for one in self.contexts
         ]
         self.seeds = [one.seed for one in self.contexts for _ in range(self._rows)]
+        if self.stepper.left(0.0):
+            self.stepper.end(0.0)
+            self._start_again(now_ns)
+        else:
+            self.state, self._retry_ns = "closing", now_ns + int(CLOSE_S * 1e9)
+
+    def _start_again(self, now_ns: int) -> None:
+        """Start a process that has ended, now or later."""
         self.state, self._retry_ns = "delayed", now_ns
         if self._in_vain > 1:
             self._retry_ns += int(min(DELAY_S * 2 ** (self._in_vain - 2), MAX_DELAY_S) * 1e9)

@@ -194,6 +194,11 @@ class AtariVector:
         self._ends_lives = np.array([one.terminal_on_life_loss for one in options])
         self._before = np.zeros(self.count, np.int32)
 
+    @property
+    def refused(self) -> str:
+        """As of `PythonVector`."""
+        return str(getattr(self._vector, "refused", ""))
+
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
         """Start a game in every environment."""
         self._vector.reset(seeds, observations)

@@ -50,7 +50,7 @@ class Pending:
 
     def __init__(self) -> None:
         self._values: dict[str, tuple[int, Any]] = {}  # name -> the call of `set` that has given it, and the value
-        self._seen: dict[int, int] = {}  # number of an environment -> how many calls of `set` it has seen
+        self._seen: dict[int, tuple[Any, int]] = {}  # number -> environment, and how many calls of `set` it has seen
         self._calls = 0
 
     def set(self, values: Mapping[str, Any]) -> None:
@@ -60,10 +60,11 @@ class Pending:
 
     def apply(self, index: int, environment: Any) -> None:
         """Give environment number `index`, which is about to be reset, what it does not have yet."""
-        seen = self._seen.get(index, 0)
+        known, seen = self._seen.get(index, (None, 0))
+        seen = seen if known is environment else 0
         if seen == self._calls:
             return
-        self._seen[index] = self._calls
+        self._seen[index] = environment, self._calls
         for name, (call, value) in self._values.items():
             if call > seen:
                 set_attribute(environment, name, value)

@@ -34,7 +34,7 @@ from hive.envs.vectors.row_block import RowBlock
 from hive.envs.vectors.rows import StepRow
 from hive.envs.vectors.seeding import runs_python
 from hive.envs.vectors.share import Answer, Order, Share, as_collector, follow_orders
-from hive.envs.vectors.vector import VectorEnvironment
+from hive.envs.vectors.vector import VectorEnvironment, refused
 from hive.errors import EnvironmentFailed
 from hive.runtime.process.user_code.companion import Companion
 from hive.runtime.process.user_code.sent_errors import raise_sent
@@ -152,6 +152,11 @@ class HelpedVector:
     def runs_python(self) -> bool:
         """Whether a step runs Python code of an environment."""
         return runs_python(self.own)
+
+    @property
+    def refused(self) -> str:
+        """As of `PythonVector`, for the environments of this process."""
+        return refused(self.own)
 
     def is_worth_it(self) -> bool:
         """Have a helper measure a step of one environment; return whether helpers save more than they cost."""

@@ -27,11 +27,11 @@ from hive.envs.spaces.declared import spaces_of
 from hive.envs.spaces.differences import check_alike
 from hive.envs.spaces.observation import MASK_KEY, ObservationSpec, observation_spec
 from hive.envs.spaces.origins import with_origins
-from hive.envs.vectors import resetting
 from hive.envs.vectors.attributes import Pending
 from hive.envs.vectors.checks import Checks
 from hive.envs.vectors.episodes import Episodes
 from hive.envs.vectors.infos import Infos
+from hive.envs.vectors.resetting import Resets
 from hive.envs.vectors.rows import StepRow
 from hive.envs.vectors.shared_buffers import SharedBuffers
 from hive.errors import EnvironmentFailed
@@ -47,8 +47,8 @@ class PythonVector:
 
     info: the keys of `info` whose values at the ends of episodes are written to `StepRow.infos`. first: as for
     `Checks`. reset_options: of each environment, for all its resets; (): none. origins: as for
-    `hive.envs.vectors.vector.vector_of`. mask_in_info: whether the info of resets has a mask of the actions. Raises
-    EnvironmentFailed if their spaces are stored in different forms.
+    `hive.envs.vectors.vector.vector_of`. construct: as for `Resets`. mask_in_info: whether the info of resets has a
+    mask of the actions. Raises EnvironmentFailed if their spaces are stored in different forms.
     """
 
     environments: Sequence[gymnasium.Env[Any, Any]]
@@ -62,6 +62,7 @@ class PythonVector:
         first: int = 0,
         reset_options: Sequence[Mapping[str, Any]] = (),
         origins: ObservationSpec | None = None,
+        construct: Callable[[int], Any] | None = None,
     ) -> None:
         self.count = len(environments)
         self.environments = environments
@@ -76,7 +77,7 @@ class PythonVector:
             observations, actions = spaces_of(id, other)
             its = observation_spec(id, observations), action_spec(id, actions)
             check_alike(f"env {first + number} of `{id}`", its, (self.observation, self.action), f"env {first}")
-        self._reset_options = reset_options or [{}] * self.count
+        self._resets = Resets(environments, reset_options, construct)
         self._checks = Checks(id, self.observation, first)
         self._infos = Infos(self._checks, info)
         self._convert = action_converter(self.action)
@@ -99,8 +100,6 @@ class PythonVector:
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
         """Start an episode in every environment, environment b with `seeds[b]`; write `observations` [B, ...]."""
-        for index in self._episodes.resting:
-            self._steps[index] = self._step_of(index)
         self._episodes.begin()
         if self._buffers is None and self.count > 1:
             self._buffers = SharedBuffers()
@@ -167,6 +166,17 @@ class PythonVector:
                 following[index] = self._reset_one(index, None)
         return following
 
+    def _prepare(self, index: int) -> None:
+        """Give an environment that is about to be reset its new attributes, and step it again."""
+        if self._pending is not None:
+            self._pending.apply(index, self.environments[index])
+        self._steps[index] = self._step_of(index)
+
+    @property
+    def refused(self) -> str:
+        """What an environment raised that refused a reset within an episode and was constructed again; "": none."""
+        return self._resets.refused
+
     def _let_rest(self) -> None:
         """Let `step` return the same again for environments that have played all their episodes."""
         for index in self._episodes.resting:
@@ -179,12 +189,8 @@ class PythonVector:
         return step
 
     def _reset_one(self, index: int, seed: int | None) -> Any:
-        if self._pending is not None:
-            self._pending.apply(index, self.environments[index])
-        if self._sets_limit:
-            self._steps[index] = self._step_of(index)  # no longer bypassed
         try:
-            result = resetting.begin(self.environments[index], seed, self._reset_options[index])
+            result = self._resets.begin(index, seed, self._prepare)
         except BaseException as error:
             raise self._checks.raised(error, "reset", index) from error
         if not isinstance(result, tuple) or len(result) != 2:

@@ -16,6 +16,7 @@ from hive.plain_data import pack, read_content, unpack, write_content
 from hive.runtime.memory.segments import Layout, Segment
 
 COPIED = ("rewards", "terminated", "truncated", "valid", "episode_returns", "episode_lengths", "final_index")
+REFUSED_BYTES = 200  # of the error of a reset
 CHANGES_BYTES = 1 << 17  # for what callbacks have changed, twice as much as they may send
 
 
@@ -29,7 +30,8 @@ class RowBlock:
     arrays: words, seeds, actions and the fields of a `StepRow`; changes, as in `write_changes`. Of each process: doing,
     what it does now; step_ns, the time of its last step; generators, a seed of its global generators, to be used when
     `seedings` has changed; drew, whether it has drawn from one. plays: episodes that the environment of each row still
-    plays, -1 without a limit, and how often they were changed.
+    plays, -1 without a limit, and how often they were changed. refused: the text of
+    `hive.envs.vectors.vector.refused`, zeros for none.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class RowBlock:
                 "seedings": ("int64", (1,)),
                 "drew": ("uint8", (processes,)),
                 "plays": ("int64", (count + 1,)),
+                "refused": ("uint8", (processes, REFUSED_BYTES)),
                 "seeds": ("uint64", (count,)),
                 "actions": (np.dtype(action.dtype).name, (count, *action.shape)),
                 "observations": (np.dtype(observation.dtype).name, (count, *observation.shape)),

@@ -10,7 +10,7 @@ Environments of a vector do not run in parallel; collectors do, and their helper
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hive.envs.context import EnvContext
 from hive.envs.loading import close
-from hive.envs.make import make_compiled, make_each, make_environment, make_games, make_native, takes_native
+from hive.envs.make import make_any, make_compiled, make_each, make_environment, make_games, make_native, takes_native
 from hive.envs.random_play import OneVector
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.observation import ObservationSpec
@@ -65,6 +65,11 @@ def let_play(vector: object, episodes: NDArray[np.int64]) -> None:
     """
     if (method := getattr(vector, "play", None)) is not None:
         method(episodes)
+
+
+def refused(vector: object) -> str:
+    """Return what an environment raised that refused a reset within an episode and was constructed again, or ""."""
+    return str(getattr(vector, "refused", ""))
 
 
 @brief
@@ -120,7 +125,8 @@ def vector_of(
     if has_agents(environments[0]):
         return _with_one_policy(recipes, environments, first, origins)
     options = [one.reset_options for one in recipes]
-    vector = PythonVector(with_names(id, recipe.wrappers), environments, info, first, options, origins)
+    again = _again(recipes)
+    vector = PythonVector(with_names(id, recipe.wrappers), environments, info, first, options, origins, again)
     if recipe.preset == "atari":
         return AtariVector(vector, environments, [AtariOptions.of(one.options) for one in recipes])
     return _with_environment_torch(vector)
@@ -142,6 +148,11 @@ def vector_of_one(recipe: Recipe) -> NativeVector | OneVector:
         raise
 
 
+def _again(recipes: Sequence[Recipe]) -> Callable[[int], Any]:
+    """Return what makes one of the environments of these recipes again."""
+    return lambda index: make_any(recipes[index])
+
+
 def _with_one_policy(
     recipes: Sequence[Recipe], environments: Sequence[Any], first: int, origins: ObservationSpec | None
 ) -> VectorEnvironment:
@@ -160,7 +171,7 @@ def _with_one_policy(
         spec,
         agents=tuple(replace(one, observation=with_origins(one.observation, origins)) for one in spec.agents),
     )
-    table = table_of(recipes, environments, [seat_of_all("", spec)], first=first)
+    table = table_of(recipes, environments, [seat_of_all("", spec)], first=first, construct=_again(recipes))
     if not isinstance(table, ParallelVector):
         raise ConfigError(f"the agents of `{recipe.id}` act in turn", hint="`hive up` plays it turn by turn")
     return Alone(table)
@@ -181,6 +192,11 @@ class _WithEnvironmentTorch:
         self.observation, self.action = vector.observation, vector.action
         self.set_attributes = vector.set_attributes
         self._vector = vector
+
+    @property
+    def refused(self) -> str:
+        """As of `PythonVector`."""
+        return refused(self._vector)
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
         """Start an episode in every environment; write `observations` [B, ...]."""

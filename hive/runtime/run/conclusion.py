@@ -11,7 +11,7 @@ from hive.records import Summary, best_facts, list_checkpoints, read_resume_poin
 from hive.records.checkpoints.folders import Checkpoint
 from hive.records.crash import write_failure
 from hive.records.documents import parse_object
-from hive.records.run_warnings import CALLBACK_FAILED, ENVIRONMENT_FAILED, GLOBAL_DRAWS
+from hive.records.run_warnings import CALLBACK_FAILED, ENVIRONMENT_FAILED, GLOBAL_DRAWS, NOT_REPEATED
 from hive.records.standings import standings
 from hive.records.summary import NOT_STARTED, ROUNDS, UPDATE_COUNTS
 from hive.runtime.run.live_run import SCALED_RUN, LiveRun
@@ -147,6 +147,7 @@ def why_inexact(run: LiveRun, outcome: Outcome) -> list[str]:
         "`hive set` changed it": run.was_set,
         "environments of helpers drew global random numbers": GLOBAL_DRAWS in run.facts,
         "an environment failed": ENVIRONMENT_FAILED in (*run.warnings, *run.facts),
+        "a round that was made again after a resume was not the same": NOT_REPEATED in (*run.warnings, *run.facts),
         "a callback failed": CALLBACK_FAILED in (*run.warnings, *run.facts),
         f"it has not reached its goal: {outcome.state}": outcome.state != "finished",
     }

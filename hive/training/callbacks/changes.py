@@ -36,11 +36,12 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Values:
-    """The changed values that hold in one round."""
+    """The changed values that hold in one round. built: the round from which the last change of an option holds."""
 
     attributes: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     keys: dict[str, Any] = field(default_factory=dict)
+    built: int = 0
 
 
 class Changes:
@@ -50,7 +51,13 @@ class Changes:
         self.changes = [Change(*one) for one in changes]
 
     def add(self, first: int, kind: str, name: str, value: Any) -> None:
-        """Add a change. Raises UsageError if all of them need more than CHANGES_BYTES."""
+        """Add a change. Raises UsageError if all of them need more than CHANGES_BYTES.
+
+        An option that keeps its value is none: environments are constructed again where one changes.
+        """
+        known = next((one for one in reversed(self.changes) if (one.kind, one.name) == (kind, name)), None)
+        if kind == OPTION and known is not None and pack(known.value) == pack(value):
+            return
         self.changes.append(Change(first, kind, name, value))
         if len(self.packed()) > CHANGES_BYTES - LENGTH_BYTES:
             self.changes.pop()
@@ -73,7 +80,8 @@ class Changes:
 
     def at(self, number: int) -> Values:
         """Return what holds in round `number`."""
-        values = Values()
+        built = max((one.first for one in self.changes if one.first <= number and one.kind == OPTION), default=0)
+        values = Values(built=built)
         homes = {ATTRIBUTE: values.attributes, OPTION: values.options, KEY: values.keys}
         for one in self.changes:
             if one.first <= number:

@@ -194,6 +194,7 @@ class Collector:
         self.observation = observation
         self.current: NDArray[Any]  # [B, ...]: first observations of the next rollout, set by `reset`
         self.begins = True  # whether the next rollout is the first after a reset
+        self._resets = 0  # of these environments
         self._prepared: dict[int, _Prepared] = {}
         self._drawn: _Drawn | None = None
         self._generator: np.random.Generator | None = None  # the one that drew the last noise; used again
@@ -231,6 +232,7 @@ class Collector:
         self.vector.reset(seeds, self.current)
         self.acting.see(self.current)
         self._start = start
+        self._resets += 1
         if isinstance(self.vector, HelpedVector) and self.vector.drew and self._may_leave_helpers():
             self._leave_helpers()
 
@@ -247,10 +249,10 @@ class Collector:
         self.discounted = np.zeros(envs)  # sum of each running episode's discounted rewards
 
     def rebuild(self, vector: VectorEnvironment, start: int) -> None:
-        """Replace the environments by `vector` and reset them, so that no wrapper keeps state across a barrier."""
+        """Replace the environments by `vector`, and reset them."""
         if vector is not self.vector:  # one with helpers has made its environments anew
             self.close()
-        self.closed = False
+        self.closed, self._resets = False, 0
         self.vector, self.runs_python = vector, runs_python(vector)
         self.reset(start)
 
@@ -288,14 +290,18 @@ class Collector:
             self._collect(rollout, sequence, version, enough)
 
     def _may_leave_helpers(self) -> bool:
-        """Return whether hive chose the helpers: a number that the user has set stays, and costs exactness."""
-        return isinstance(self.vector, HelpedVector) and not self.vector.alone and self.vector.helping.chosen
+        """Return whether hive chose the helpers, and the environments have not been reset since their first reset.
+
+        A number that the user has set stays, and costs exactness.
+        """
+        vector = self.vector
+        has_helpers = isinstance(vector, HelpedVector) and not vector.alone
+        return has_helpers and vector.helping.chosen and self._resets == 1
 
     def _leave_helpers(self) -> None:
         """Begin again at the last reset without helpers: their environments drew from the global generators."""
         assert isinstance(self.vector, HelpedVector)
-        occasion = occasion_of(self._start, self.incarnation)
-        seed_all_globals(self.seed, Purpose.building, self.source, occasion)
+        self.vector.helping.seed()
         self.vector.leave_helpers()
         self.reset(self._start)
 
