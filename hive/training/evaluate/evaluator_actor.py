@@ -26,6 +26,7 @@ from typing import Any
 
 from hive.envs.agents.lone import LoneTable
 from hive.envs.processes.describing import keeping
+from hive.envs.vectors.resetting import report_resets
 from hive.errors import VersionGone
 from hive.records import RunDirectory
 from hive.runtime import START, Actor, Bytes, Inlet, Outlet, Subscription
@@ -177,6 +178,7 @@ class EvaluatorActor(EvaluatingActor):
         await asyncio.gather(super().run(), self.videos.run())
 
     async def _play(self, due: EvaluationDue, weights: Sequence[Bytes]) -> list[Evaluation]:
+        report_resets(self.status.page.pulse)
         self.evaluator.bind(*weights)
         self.status.show_version(due.turn, self.weights.latest - due.turn)  # before it can be seen stepping
         self.evaluator.begin(due)
