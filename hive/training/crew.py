@@ -119,12 +119,26 @@ def _check_stacks(blueprints: Sequence[Blueprint]) -> None:
 
 
 def _check_evaluations(config: Config, blueprints: Sequence[Blueprint]) -> None:
-    """Raise ConfigError for evaluations after numbers of updates, which differ between policies that learn."""
-    if "updates" in config.evaluation.every and len(blueprints) > 1:
-        raise ConfigError(
-            "evaluation.every = { updates = ... } is refused with several policies that learn: each counts its own",
-            hint="give the steps of environments, which all share: evaluation.every = { steps = 10_000 }",
-        )
+    """Raise ConfigError for what evaluations of several policies that learn cannot be combined with.
+
+    Each learner decides alone which of its turns are evaluated, so none may wait for the result.
+    """
+    evaluation, run = config.evaluation, config.run
+    if len(blueprints) == 1 or not evaluation.every:
+        return
+    refused = {
+        "evaluation.every = { updates = ... }": (
+            "updates" in evaluation.every,
+            "each counts its own; give the steps of environments, which all share: { steps = 10_000 }",
+        ),
+        "evaluation.workers": (evaluation.workers > 1, "one evaluator plays all of them: leave it out"),
+        "run.stop_at_evaluation": (run.stop_at_evaluation is not None, "use run.stop_at_return, of the first policy"),
+        "run.stop_when_no_better": (run.stop_when_no_better, "leave it out"),
+        "on_evaluation of a callback": (blueprints[0].wanted.evaluations, "read evaluations.jsonl, or use on_round"),
+    }
+    for name, (is_set, way_out) in refused.items():
+        if is_set:
+            raise ConfigError(f"{name} is refused with several policies that learn", hint=way_out)
 
 
 def write_policies(policies: Policies, directory: Path) -> None:

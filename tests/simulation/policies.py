@@ -34,6 +34,8 @@ REFUSED = ("collection.fraction_workers", "gradients.decentralized")
 class _SeveralCollector:
     """Fills a labelled rollout of each policy."""
 
+    vector = None
+
     def __init__(self, members: Sequence[_Collector]) -> None:
         self.members = members
 

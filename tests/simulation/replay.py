@@ -279,6 +279,8 @@ def _step(rollout: Rollout, t: int, env: int) -> Step:
 class _Collector:
     """Makes numbered steps, whose ends follow from the number of the rollout, and their rewards from the policy."""
 
+    vector = None  # of environments, which show nothing
+
     def __init__(self, source: int, n_step: int, discount: float) -> None:
         self.source = source
         self.n_step, self.discount = n_step, discount

@@ -132,6 +132,8 @@ class World:
 class _Collector:
     """Fills rollouts with one labelled step, without an environment."""
 
+    vector = None  # of environments, which show nothing
+
     def __init__(self, source: int) -> None:
         self.source = source
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from hive.envs import ObservationSpec
-from hive.envs.agents.lone import LoneTable
+from hive.envs.agents.lone import LoneSeat, LoneTable
+from hive.envs.agents.seats import EndedEpisode
 from hive.networks import Categorical
 from hive.networks.act.exploration import EpsilonGreedy
 from hive.policy.acting import Acting
@@ -92,3 +93,71 @@ def test_a_play_without_a_reset_is_refused() -> None:
     play = Play(LoneTable(Nothing(), SEEN), [Acting(Sums(), SEEN, Categorical(2))], seed=1, episodes=1)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="no play has begun"):
         play.step()
+
+
+class InTurns:
+    """A game of two seats in turn, of which each ends after its own turn. early: episodes that end at a reset."""
+
+    count, runs_python = 1, False
+
+    def __init__(self, early: int = 0) -> None:
+        self.seats = (LoneSeat(1, SEEN, ()), LoneSeat(1, SEEN, ()))
+        self.ended: list[EndedEpisode] = []
+        self.early, self.turn, self.cuts = early, 0, 0
+        self.steps = np.zeros(1, np.int64)
+
+    def reset(self, seeds: Any, observations: Any) -> None:
+        self.ended += [EndedEpisode(0, {"a": 1.0}, 1, False, {})] * self.early
+
+    def turns(self, seat: int) -> Any:
+        return rows_of(*([0] if seat == self.turn else []))
+
+    def step(self, actions: Any, rows: Any) -> None:
+        for row in rows:
+            row.valid[:] = 1
+        self.turn = 1 - self.turn
+        self.steps += 1
+        if not self.turn:
+            self.ended.append(EndedEpisode(0, {"a": 0.0}, 2, False, {}))
+
+    def seed_processes(self, seed: int) -> None: ...
+
+    def play(self, episodes: Any) -> None: ...
+
+    def cut(self, number: int) -> None:
+        self.cuts += 1
+        self.ended.append(EndedEpisode(0, {"a": 0.5}, 1, True, {}))
+
+
+class Counting(Sums):
+    """Refuses to compute no rows, as layers may."""
+
+    def forward(self, inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        assert len(inputs["observation"])
+        return super().forward(inputs)
+
+
+def played(table: InTurns, episodes: int, **options: Any) -> list[EndedEpisode]:
+    players = [Acting(Counting(), SEEN, Categorical(2)) for _ in "ab"]
+    play = Play(table, players, seed=1, episodes=episodes, **options)  # type: ignore[arg-type]
+    play.begin(0)
+    found = []
+    for _ in range(100):
+        found += play.step()
+        if play.over:
+            return found
+    raise AssertionError("the play does not end")
+
+
+def test_a_policy_without_a_turn_is_not_asked() -> None:
+    assert [one.returns["a"] for one in played(InTurns(), 2)] == [0.0, 0.0]
+
+
+def test_episodes_that_end_before_anyone_acts_count_up_to_the_quota() -> None:
+    assert [one.returns["a"] for one in played(InTurns(early=3), 2)] == [1.0, 1.0]
+
+
+def test_an_environment_is_cut_once_and_then_waits() -> None:
+    table = InTurns()
+    assert [one.cut for one in played(table, 1, max_steps=1)] == [True]
+    assert table.cuts == 1

@@ -80,7 +80,7 @@ class Table(Protocol):
         """Close every environment."""
 
 
-class Plays(Protocol):
+class OneEnvironment(Protocol):
     """One environment of several agents. steps: of its running episode. left: episodes that it still plays."""
 
     left: int
@@ -95,7 +95,7 @@ class Seated:
     """What tables of several agents have in common. each: their environments, set by subclasses."""
 
     runs_python = True
-    each: Sequence[Plays]
+    each: Sequence[OneEnvironment]
 
     def __init__(self, id: str, environments: Sequence[Any], seats: Sequence[SeatRows]) -> None:
         self.id = id

@@ -97,7 +97,8 @@ class TurnsVector(Seated):
         A row gets the observations of the next turns, and which columns ended; all count as valid, since a column that
         does not act keeps its episode.
         """
-        taken = [seat.environment_actions(chosen) for seat, chosen in zip(self.seats, actions, strict=True)]
+        acting = {game.turn.seat for game in self.games if game.left}
+        taken = {seat: self.seats[seat].environment_actions(actions[seat]) for seat in acting}
         for row in rows:
             row.terminated[:], row.truncated[:], row.valid[:] = 0, 0, 1
         for game in self.games:

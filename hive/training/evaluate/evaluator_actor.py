@@ -11,7 +11,8 @@ Training continues meanwhile. Evaluations that fall due while one is running are
 result does not depend on which evaluator makes it. An evaluation in progress is lost when the evaluator is killed or
 the run ends; with `evaluation.wait` a run that reaches its goal, or a checkpoint, waits for it.
 
-Policies that learn together are evaluated together, with the weights that each had at the end of one round.
+Policies that learn together are evaluated together, with the weights that each had when the same evaluation fell due.
+Each learner decides alone; the evaluator pairs what they send by the number of the evaluation.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ from hive.training.policies import of_policy, port
 from hive.training.record.best_policy import BestPolicy, chooses_none, value_of
 from hive.training.record.episode_videos import EpisodeVideos
 from hive.training.record.pinned_blocks import held_block, next_due
+from hive.training.run_start import schedule_of
+from hive.training.update.evaluation_schedule import EvaluationSchedule
+
+PAIR_S = 120.0  # seconds in which a policy waits for the others to end the same round, before its evaluation is lost
 
 
 class EvaluatingActor(Actor, ABC):
@@ -63,7 +68,8 @@ class EvaluatingActor(Actor, ABC):
                 getattr(self, port(of_policy("due", number))),
                 getattr(self, port(of_policy("weights", number))),
                 getattr(self, port(of_policy("evaluations", number))),
-                BestPolicy(one, RunDirectory.open(folder), self.log),
+                BestPolicy(one, _made(folder), self.log),
+                EvaluationSchedule.of(one, schedule_of(one).barriers),
             )
             for number, (one, folder) in enumerate(zip(blueprints, folders, strict=True))
         ]
@@ -71,8 +77,10 @@ class EvaluatingActor(Actor, ABC):
 
     @classmethod
     def private_bytes(cls, parameters: Mapping[str, Any]) -> int:
-        """Return the bytes of its copy of the network, and of another one for videos."""
-        return blueprint_in(parameters, lambda b: b.network_bytes * (2 if b.config.evaluation.videos else 1))
+        """Return the bytes of its copies of the networks, and of other ones for videos."""
+        crew = parameters.get("crew")
+        others = sum(one.network_bytes for one in crew.blueprints[1:]) if crew else 0
+        return blueprint_in(parameters, lambda b: (b.network_bytes + others) * (2 if b.config.evaluation.videos else 1))
 
     async def run(self) -> None:
         while True:
@@ -84,13 +92,33 @@ class EvaluatingActor(Actor, ABC):
             self._unpin()
 
     async def _dues(self) -> list[EvaluationDue]:
-        """Return the next turn of every policy, all of one round: what another learner skipped is left out."""
-        dues = [await self._next(side) for side in self.sides]
-        while len({due.env_steps for due in dues}) > 1:
-            behind = min(range(len(dues)), key=lambda number: dues[number].env_steps)
-            self.sides[behind].weights.unpin()
-            dues[behind] = await self._next(self.sides[behind])
-        return dues
+        """Return the next turn of every policy, all for one evaluation.
+
+        Turns and steps do not tell which belong together: a killed worker costs one policy a rollout. What another
+        learner skipped, or did not send because it was killed, is dropped.
+        """
+        if len(self.sides) == 1:
+            return [await self._next(self.sides[0])]
+        waiting = [asyncio.ensure_future(self._next(side)) for side in self.sides]
+        try:
+            while True:
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(waiting, timeout=PAIR_S)
+                found = {n: self._number(n, one.result()) for n, one in enumerate(waiting) if one.done()}
+                latest = max(found.values())
+                if len(found) == len(waiting) and set(found.values()) == {latest}:
+                    return [one.result() for one in waiting]
+                for n, number in found.items():
+                    if number < latest or len(found) < len(waiting):
+                        self.note("lost", f"evaluation {number} of all policies was not made: one of them skipped it")
+                        self.sides[n].weights.unpin()
+                        waiting[n] = asyncio.ensure_future(self._next(self.sides[n]))
+        finally:
+            for one in waiting:
+                one.cancel()
+
+    def _number(self, side: int, due: EvaluationDue) -> int:
+        return self.sides[side].schedule.number(due.turn)
 
     async def _next(self, side: _Side) -> EvaluationDue:
         return await next_due(side.due, side.weights, mine=lambda due: due.evaluator == self.index)
@@ -111,7 +139,7 @@ class EvaluatingActor(Actor, ABC):
         self._tell_cuts(played[0])
         best_by = self.blueprint.config.evaluation.best_by
         for side, due, block, one in zip(self.sides, dues, blocks, played, strict=True):
-            evaluation = replace(one, turn=due.turn, updates=due.updates, seconds=due.seconds)
+            evaluation = replace(one, turn=due.turn, updates=due.updates, env_steps=due.env_steps, seconds=due.seconds)
             side.best.offer(
                 block,
                 due.turn,
@@ -138,6 +166,12 @@ class EvaluatingActor(Actor, ABC):
         self._unpin()
 
 
+def _made(folder: Path) -> RunDirectory:
+    """Return the folder of a policy, which its recorder may not have made yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return RunDirectory(folder)
+
+
 @dataclass(frozen=True)
 class _Side:
     """What an evaluator has for each policy."""
@@ -146,6 +180,7 @@ class _Side:
     weights: Subscription[Weights]
     evaluations: Outlet[Evaluation]
     best: BestPolicy
+    schedule: EvaluationSchedule
 
 
 class EvaluatorActor(EvaluatingActor):

@@ -38,7 +38,7 @@ from hive.runtime import START, Status
 from hive.training.collect.collector import seed_all_globals
 
 ENDLESS = 1 << 31  # episodes of a play without a limit
-ROUNDS = 1 << 40  # stride between the seeds of two resets of one play: more than turns of a run
+RESET_STRIDE = 1 << 40  # stride between the seeds of two resets of one play: more than turns of a run
 TORCH_SEEDS = 1 << 63  # number of seeds that torch generators accept
 
 
@@ -123,12 +123,13 @@ class Play:
         for player, seat in zip(self.players, table.seats, strict=True):
             player.begin(seat.count)
         self._waits = np.zeros(table.count, bool)  # [E]: whether its episode was cut
-        sequence = self._turn + self._rounds * ROUNDS
+        sequence = self._turn + self._rounds * RESET_STRIDE
         if table.runs_python:
             seed_all_globals(self.seed, Purpose.evaluation_stepping, self._first, sequence)
         # Each process of environments has generators of its own, so one seed is enough.
         table.seed_processes(stream_seed(self.seed, Purpose.evaluation_stepping, self._first, sequence))
         seeds = stream_seeds(self.seed, Purpose.evaluation, self._first, table.count, sequence)
+        table.ended.clear()  # what a play that failed has left
         table.reset(seeds, [row.observations for row in self.rows])
         table.play(self._left)
         self._see()
@@ -169,6 +170,8 @@ class Play:
     def _act(self, seat: int) -> NDArray[Any]:
         """Return stored actions [B, ...] of a seat, zeros where a column has no turn."""
         player, row, columns = self.players[seat], self.rows[seat], self.table.turns(seat)
+        if columns is not None and not len(columns):
+            return np.zeros(len(row.rewards))  # nobody takes one, and no layer has to know what to do without rows
         chosen = player.actions(row.observations, columns, self._noise[seat])
         if columns is None:
             return chosen
@@ -188,13 +191,15 @@ class Play:
         if self.max_steps:
             ended = {one.number for one in table.ended}
             for number in np.flatnonzero(table.steps >= self.max_steps).tolist():
-                if number not in ended and not self._waits[number]:
+                if number not in ended and self._left[number] and not self._waits[number]:
                     table.cut(number)
-        counted = [one for one in table.ended if self._left[one.number] > 0 and not self._waits[one.number]]
+        counted: list[EndedEpisode] = []
+        for one in table.ended:
+            if self._left[one.number] > 0 and not self._waits[one.number]:
+                counted.append(one)
+                self._left[one.number] -= 1
+                self._waits[one.number] = one.cut
         table.ended.clear()
-        for one in counted:
-            self._left[one.number] -= 1
-            self._waits[one.number] = one.cut
         if counted:
             table.play(np.where(self._waits, 0, self._left))
         return sorted(counted, key=lambda one: one.number)

@@ -175,6 +175,11 @@ def seated(policies: Mapping[str, Policy], config: Config, spec: EnvironmentSpec
         )
     for policy, one in zip(policies.values(), table.learning, strict=True):
         check_spaces(policy, spec.id, one.seat.spec)
+        if policy.observation.shape != one.seat.spec.observation.shape:  # parts that a critic alone sees are left out
+            raise UsageError(
+                f"the policy `{one.name}` was trained with parts that `{spec.id}` does not show here",
+                hint="keep env.state and the other keys of [env] as in the run",
+            )
     return table.with_origins([policy.observation for policy in policies.values()])
 
 

@@ -57,7 +57,14 @@ class EvaluationSchedule:
         if self.updates:
             return turn % self.updates == 0
         rounds = self._rounds(turn)
+        common = self.barriers.common
+        if common is not None and rounds <= common.begins:
+            return False  # a policy is still in its warm-up, and has no turn to evaluate
         return self.barriers.ends_round(turn) and self._count(rounds) > self._count(rounds - 1)
+
+    def number(self, turn: int) -> int:
+        """Return the number of the evaluation that is due after a turn. Policies of one run count the same ones."""
+        return turn // self.updates if self.updates else self._count(self._rounds(turn))
 
     def until_next(self, turn: int) -> int:
         """Return how many turns after this one the next is that is evaluated. There must be any."""
