@@ -54,8 +54,8 @@ ORDER = (
         "comparison",
         "session",
         "launch",
-        "cli",
         "api",
+        "cli",
     ),
 )
 

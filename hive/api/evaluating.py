@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from hive.api.calls import by_name
 from hive.api.result import Result
-from hive.cli.parts.playing import Source, cut_note, policies_and_config, sources
 from hive.config import Config, load_config
 from hive.config.answers import answered
 from hive.config.references import beside
 from hive.envs.agents.seats import RETURN_OF, TEAM
 from hive.errors import HiveError, UsageError
 from hive.launch.control import print_to_stderr
+from hive.launch.sources import Source, cut_note, policies_and_config, sources
 from hive.paths import SESSION_FILE
 from hive.records import Checkpoint
 from hive.records.return_text import return_text

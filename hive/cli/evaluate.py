@@ -23,21 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.arguments import add_json, add_runs, add_which, whole_number
 from hive.cli.parts.json_output import environments_to_stderr
-from hive.cli.parts.playing import (
-    Source,
-    add_player,
-    cut_note,
-    described,
-    enter_run,
-    import_before_torch,
-    played_as,
-    policies_and_config,
-    progress_line,
-    recorded,
-    sources,
-)
+from hive.cli.parts.playing import add_player, described, played_as, progress_line, recorded
 from hive.errors import UsageError
 from hive.launch.control import print_to_stderr
+from hive.launch.sources import Source, cut_note, enter_run, import_before_torch, policies_and_config, sources
 from hive.paths import user_path
 from hive.records import Checkpoint
 from hive.records.return_text import return_text

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.arguments import add_json, add_policy, add_run, add_which
-from hive.cli.parts.playing import Source, checkpoints_of, enter_run, sources
 from hive.distribution import pip_install
 from hive.errors import UsageError
 from hive.launch.select_run import chosen_policy, chosen_run
+from hive.launch.sources import Source, checkpoints_of, enter_run, sources
 from hive.paths import user_path
 from hive.printable import printable
 from hive.records.checkpoints.policy_files import is_policy_file

@@ -17,20 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from hive.cli.parts.arguments import add_run, add_which, whole_number
-from hive.cli.parts.playing import (
-    Source,
-    add_player,
-    described,
-    enter_run,
-    episode_text,
-    import_before_torch,
-    played_as,
-    players_and_config,
-    recorded,
-    sources,
-)
+from hive.cli.parts.playing import add_player, described, episode_text, played_as, recorded
 from hive.errors import UsageError
 from hive.launch.select_run import say_default
+from hive.launch.sources import Source, enter_run, import_before_torch, players_and_config, sources
 from hive.paths import user_path
 from hive.records.documents import failure
 

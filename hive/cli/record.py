@@ -15,9 +15,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hive.cli.parts.arguments import add_overrides, add_which, whole_number
-from hive.cli.parts.playing import enter_run, policy_and_config, progress_line, sources
+from hive.cli.parts.playing import progress_line
 from hive.cli.parts.transitions_file import checked_file, written_text
 from hive.errors import UsageError
+from hive.launch.sources import enter_run, policy_and_config, sources
 from hive.paths import user_path
 from hive.records.return_text import return_text
 

@@ -15,8 +15,8 @@ import gymnasium.envs.classic_control
 import pytest
 
 import hive
-from hive.cli.parts.playing import checkpoints_of, sources
 from hive.errors import RecordError, UsageError
+from hive.launch.sources import checkpoints_of, sources
 from hive.records import Checkpoint, RunDirectory, held, list_checkpoints
 from hive.records.sinks.videos import PACKAGES
 from hive.runtime.run.folders import make_socket_folder
@@ -240,7 +240,7 @@ def test_what_is_drawn_here_is_imported_before_torch_if_it_has_processes_without
     place.config('[env]\nid = "early:Early"\nprocesses = "each"\n')
     program = (
         "import sys, types; from hive.config import load_config; sys.path.append('.')\n"
-        "from hive.cli.parts.playing import import_before_torch\n"
+        "from hive.launch.sources import import_before_torch\n"
         "import_before_torch(types.SimpleNamespace(config=lambda sets: load_config('cart.toml', sets)), [])\n"
         "assert 'early' in sys.modules; del sys.modules['early']\n"
         "import_before_torch(types.SimpleNamespace(config=lambda sets: load_config('cart.toml', sets)), "
