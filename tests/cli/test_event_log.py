@@ -122,10 +122,10 @@ def test_the_worst_warnings_of_the_start_are_shown(place: Place) -> None:
     event(run, **RunWarning("updates skipped", "all of them", "", 900).event)
     events.show(line)
     assert said(out) == [
-        "supervisor         warning: no episode ended: it is so",  # which explains a constant return
-        "supervisor         warning: episodes cut: it is so",
+        "supervisor         warning: episodes cut: it is so",  # which explains that none ended, and a constant return
         "supervisor         warning: random beginning: it is so",
-        f"and 2 more: hive doctor {run.name}",
+        "supervisor         warning: sink failed: it is so",
+        f"and 1 more: hive doctor {run.name}",
         "supervisor         4 actors in 4 processes",
         "supervisor         warning: updates skipped: all of them",
     ]

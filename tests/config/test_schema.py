@@ -56,6 +56,7 @@ DEFAULTS = {
     "env.images": "auto",
     "env.scale_observations": True,
     "env.scale_actions": True,
+    "env.rebuild": False,
     "env.start_limit_s": None,
     "env.processes": "0",
     "env.reset_limit_s": None,

@@ -109,9 +109,3 @@ def test_arrays_are_converted_within_their_kind_only() -> None:
     assert checked_tensor(np.ones(2, np.int32), "int64", (2,), "x").dtype == torch.int64
     with pytest.raises(NetworkError, match=r"x is float64 \[2\], expected uint8 \[2\]"):
         checked_tensor(np.ones(2), "uint8", (2,), "x")
-
-
-def test_the_earlier_argument_of_a_value_head_names_its_new_place() -> None:
-    arguments: dict[str, Any] = {"huber": True}
-    with pytest.raises(TypeError, match=r"no argument `huber`.*hive\.compat\.coach\.losses\.head_loss"):
-        ValueHead(HeadParameters("value"), **arguments)
