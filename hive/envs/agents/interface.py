@@ -59,7 +59,10 @@ def has_agents(environment: Any) -> bool:
 
 def _listed(environment: Any) -> tuple[str, Any]:
     """Return the attribute of an environment that lists its agents, and its value; "" and None if none does."""
-    return next(((name, found) for name in LISTS if (found := _attribute(environment, name)) is not None), ("", None))
+    listed = [(name, found) for name in LISTS if (found := _attribute(environment, name)) is not None]
+    # Classes of RLlib have empty lists that another attribute fills.
+    filled = [(name, found) for name, found in listed if not isinstance(found, Collection) or len(found)]
+    return next(iter(filled or listed), ("", None))
 
 
 def _attribute(environment: Any, name: str) -> Any:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive.envs.agents.parallel import StepResult
 from hive.envs.vectors.checks import as_array
+from hive.envs.vectors.seeding import globals_state, restore_globals
 from hive.runtime.actor.error_location import is_interrupt
 
 if TYPE_CHECKING:
@@ -28,11 +29,15 @@ COUNTS = ("n_agents", "num_agents")
 def lists_agents(environment: Any) -> bool:
     """Whether a single environment gives a reward to each part of its actions.
 
-    A copy of it is played for one step. Of one that cannot be copied or played, its COUNTS say so.
+    Its COUNTS say so; of one that has none, a copy is played for one step.
     """
     observed, acted = (_parts(getattr(environment, name, None)) for name in ("observation_space", "action_space"))
     if len(acted) < 2 or observed.keys() != acted.keys():
         return False
+    bare = getattr(environment, "unwrapped", environment)
+    if any(getattr(bare, name, None) == len(acted) for name in COUNTS):
+        return True
+    before = globals_state()  # a look draws nothing from what the run seeds
     try:
         played = ListedAgents(copy.deepcopy(environment))
         played.reset(seed=0)
@@ -41,8 +46,9 @@ def lists_agents(environment: Any) -> bool:
     except BaseException as error:
         if is_interrupt(error):
             raise
-        bare = getattr(environment, "unwrapped", environment)
-        return any(getattr(bare, name, None) == len(acted) for name in COUNTS)
+        return False
+    finally:
+        restore_globals(before)
     return isinstance(reward, Mapping) if played.has_names else as_array(reward).shape[:1] == (len(acted),)
 
 

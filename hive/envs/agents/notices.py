@@ -127,7 +127,7 @@ class Clearing:
         """Return whether the reward of an agent, of `last()`, has that of the turn before in it."""
         before, since = self._before.get(agent, 0.0), self._since.get(agent)
         self._before[agent] = reward
-        if not before or since is None:
+        if not before or not since:  # nothing was added, so an equal sum says nothing
             return False
         keeps = math.isclose(reward, since + before, rel_tol=ROUNDING)
         self.is_known = keeps or math.isclose(reward, since, rel_tol=ROUNDING)

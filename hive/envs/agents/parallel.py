@@ -24,6 +24,7 @@ from hive.envs.agents.seats import MISSING, EndedEpisode, EndInfos, SeatRows, en
 from hive.envs.vectors.attributes import Pending
 from hive.envs.vectors.resetting import Resets
 from hive.envs.vectors.rows import StepRow
+from hive.envs.vectors.shared_buffers import SharedBuffers, copied
 from hive.errors import EnvironmentFailed
 
 RESULTS = "(observations, rewards, terminations, truncations, infos)"
@@ -55,11 +56,14 @@ class ParallelVector(Seated):
         self.tables: list[_Table] = [_Table(number, self, bots[number]) for number in range(self.count)]
         self.each = self.tables
         self.env_steps = 0
+        self.buffers: SharedBuffers | None = None  # while observations are copied
 
     def reset(self, seeds: Sequence[int], observations: Sequence[NDArray[Any]]) -> None:
         """Start an episode in every environment; write the first observations of each seat, [B, ...]."""
         for seat in self.seats:
             seat.begin()
+        if self.buffers is None and self.count > 1:
+            self.buffers = SharedBuffers()
         for table, seed in zip(self.tables, seeds, strict=True):
             table.left = -1
             table.begin(int(seed))
@@ -75,6 +79,8 @@ class ParallelVector(Seated):
             if table.left:
                 table.step()
         self.env_steps += self.count
+        if self.buffers is not None and not self.buffers.needed_after_step():
+            self.buffers = None
         for seat, row in zip(self.seats, rows, strict=True):
             seat.write(row)
             self.notices.compare(seat.agents, row.observations, seat.present)
@@ -92,6 +98,7 @@ class _Table:
 
     def __init__(self, number: int, vector: ParallelVector, bots: Mapping[str, Bot]) -> None:
         self.number = number
+        self._vector = vector
         self._resets = vector.resets
         self._environment = vector.environments[number]
         self._bots = bots
@@ -171,7 +178,8 @@ class _Table:
                 self._seen[agent] = bot.seen(observation, info, self._state)
                 continue
             seat, column, view = player
-            seat.observations[column] = view.seen(observation, info, state)
+            seen, buffers = view.seen(observation, info, state), self._vector.buffers
+            seat.observations[column] = seen if buffers is None else buffers.own(self.number, seen)
             seat.present[column] = True
 
     def step(self) -> None:
@@ -264,7 +272,8 @@ class _Table:
                     )
                 if self._needs_state and state is None:
                     state = self._state()
-                seat.finals[column] = view.seen(last, found.infos.get(agent, {}), state, ended=True)
+                # A copy: the row is written after the reset, which may write into the same memory.
+                seat.finals[column] = copied(view.seen(last, found.infos.get(agent, {}), state, ended=True))
         return ended
 
     def _credit_others(self, acted: Sequence[Any], found: StepResult) -> None:

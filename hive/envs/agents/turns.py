@@ -25,6 +25,7 @@ from hive.envs.agents.seats import MISSING, EndedEpisode, EndInfos, SeatRows, en
 from hive.envs.agents.waiting import InTurn
 from hive.envs.vectors.resetting import Resets
 from hive.envs.vectors.rows import StepRow
+from hive.envs.vectors.shared_buffers import copied
 from hive.errors import EnvironmentFailed
 
 MOST_EPISODES = 1000
@@ -151,6 +152,8 @@ class Game:
         self.completed = []
         self._reset(seed)
         self._advance()
+        if self.left:  # a copy, which the reset of another environment does not change
+            self.turn = self.turn._replace(observation=copied(self.turn.observation))
 
     def act(self, action: Any) -> None:
         """Take an action of the agent whose turn it is, as the environment takes it; go to the next turn."""
@@ -301,7 +304,7 @@ class Game:
         if agent in self._acted:
             final = None
             if truncated and not terminated:
-                final = view.seen(observation, info, self._state(view), ended=True)
+                final = copied(view.seen(observation, info, self._state(view), ended=True))
             self.completed.append(Completed(position, column, number, terminated, truncated and not terminated, final))
             if ends:
                 self._seats[position].returns[column] = self._returns[agent] - self._earlier.get(agent, 0.0)

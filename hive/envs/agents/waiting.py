@@ -128,7 +128,8 @@ class InTurn:
                 self._cumulative_rewards[agent] = self._cumulative_rewards.get(agent, 0.0) + float(np.asarray(reward))
             self.infos |= found.infos
             self._end(found)
-            self._see(found.observations, [agent for agent in self.agents if self._has_ended(agent)])
+            there = {a: seen for a, seen in found.observations.items() if a in self.agents or not found.is_over(a)}
+            self._see(there, [agent for agent in self.agents if self._has_ended(agent)])
         raise RuntimeError(f"no agent had an observation in {MOST_STEPS:,} steps, and the episode has not ended")
 
     def _end(self, found: StepResult) -> None:
@@ -140,7 +141,8 @@ class InTurn:
         if left and len(left) < len(self.agents) and getattr(self.env, "agents", None) == []:
             self.truncations |= dict.fromkeys(left, True)  # not told of by flags
             left = []
-        self._goes_on = bool(left) or (found.is_rllib and not found.ends_all)
+        unborn = any(agent not in self.terminations for agent in self.possible_agents)
+        self._goes_on = bool(left) or (found.is_rllib and not found.ends_all and unborn)
 
     def _has_ended(self, agent: Any) -> bool:
         return self.terminations[agent] or self.truncations[agent]

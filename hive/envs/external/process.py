@@ -54,7 +54,7 @@ class Listener:
     """A Unix socket in a private folder, to which one program connects. Raises OSError."""
 
     def __init__(self) -> None:
-        self._folder = Folder()
+        self._folder = Folder(for_sockets=True)
         path = str(self._folder.path / "socket")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)

@@ -22,9 +22,11 @@ class Folder:
     are left are removed where a new one is made.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, for_sockets: bool = False) -> None:
+        """for_sockets: below /tmp where the path of the usual folder is too long for that of a socket."""
         root = Path(tempfile.gettempdir())
-        root = root if len(os.fsencode(root)) <= SHORT else Path("/tmp")
+        if for_sockets and len(os.fsencode(root)) > SHORT:
+            root = Path("/tmp")
         _remove_left(root)
         self._lock: int | None
         self.path, self._lock = _locked_folder(root)
@@ -50,6 +52,7 @@ def _locked_folder(root: Path) -> tuple[Path, int]:
             if folder.is_dir():
                 return folder, lock
             os.close(lock)
+        shutil.rmtree(folder, ignore_errors=True)  # a file system without locks would keep one of each attempt
     raise OSError(errno.ENOLCK, "Cannot lock a folder", str(root))
 
 

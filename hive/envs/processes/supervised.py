@@ -26,7 +26,8 @@ from hive.runtime.process.user_code.companion import state_of
 State = Literal["starting", "idle", "resetting", "running", "closing", "delayed", "left out"]
 
 CLOSE_S = 5.0  # time to close its environments for a process that has raised an error
-SAME = 3  # times that a first reset may raise the same error
+SAME = 3  # times that a first reset may raise the same error, ...
+SAME_S = 5.0  # ... and seconds that these must take: a server beside it may need some until it answers
 DELAY_S = 0.5  # before the second start in a row that came to no step; doubled for each further one
 MAX_DELAY_S = 30.0
 STOPPED_S = 0.02  # between two looks whether a process was stopped: its neighbours' rows may take far less
@@ -127,6 +128,7 @@ class Supervised:
         self._now_ns, self._reseed, self._on_failure = now_ns, reseed, on_failure
         self._failed_ns: deque[int] = deque()
         self._cause, self._same = "", 0  # of the last failure, and how often it came in a row without a step
+        self._same_ns = 0  # when it came first
         self._in_vain = 0  # starts in a row that came to no step
         self._looked_ns = 0
         self._steps_before = 0
@@ -254,9 +256,12 @@ class Supervised:
         self._failed_ns.append(now_ns)
         while self._failed_ns and now_ns - self._failed_ns[0] > self.limits.window_s * 1e9:
             self._failed_ns.popleft()
-        self._same = self._same + 1 if not stepped and self._cause == cause else 1
+        if stepped or self._cause != cause:
+            self._same, self._same_ns = 0, now_ns
+        self._same += 1
         self._cause = cause
-        most = 2 if permanent else SAME if doing.activity == "reset" and not self.steps else self._same + 1
+        often = SAME if now_ns - self._same_ns >= SAME_S * 1e9 else self._same + 1
+        most = 2 if permanent else often if doing.activity == "reset" and not self.steps else self._same + 1
         for_good = self._same >= most or len(self._failed_ns) > self.limits.restarts
         if for_good:
             self.stepper.left(CLOSE_S)

@@ -48,6 +48,10 @@ class CutEpisodes:
             self._is_warned = False
             self._actor.note(RECOVERED, f"{EPISODES_CUT}: a longer one has ended", warning=EPISODES_CUT, steps=0)
 
+    def forget(self) -> None:
+        """Begin anew: the environments were made again, which is no barrier."""
+        self._open = 0
+
     def cut(self) -> None:
         """Count the episodes that are open now, at a barrier."""
         cut = np.atleast_1d(self._open)

@@ -33,7 +33,7 @@ ALWAYS = "actions", "rewards", "terminated", "truncated", "valid"
 
 def witness_folder(config: Config, directory: Path) -> Path | None:
     """Return where a run keeps the checksums of its rollouts; None for one that is not exact, or has no directory."""
-    if not (config.exact and directory.is_dir()):
+    if not (config.exact and (directory / "log").is_dir()):  # else it is no run's
         return None
     try:
         point = read_resume_point(RunDirectory(directory))
