@@ -24,7 +24,7 @@ from hive.config.values import toml_text
 # Below this size of the network, compressed gradients and decentralized updates were slower than plain ones in all of
 # hive's measurements: a codec and a second optimizer cost more than the memory traffic that they save.
 WHOLESALE_PARAMETERS = 25_000_000
-TORCH_PARAMETERS = 100_000  # below this size, calls of torch took longer than native code in all measurements
+TORCH_PARAMETERS = 100_000  # a guess: smaller networks are not tried with torch, whose calls cost more than the rest
 COLLECTORS_PER_CORE = 8  # collectors of "many" for each core, at most: each is a process
 SLACK = 0.1  # least gain over the default: two runs of three seconds may differ by less for other reasons
 
