@@ -12,6 +12,7 @@ the observations that a stack lacks. Rows that do not act keep what they remembe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +25,6 @@ from hive.networks.act.native_acting import NativeActing
 from hive.networks.build.agents import AgentNetwork
 from hive.networks.rows.inputs import Memory
 from hive.networks.weights.dense import Dense
-from hive.networks.weights.flat import FlatParameters
 
 Rows = NDArray[np.int64] | slice
 ALL = slice(None)
@@ -33,9 +33,9 @@ ALL = slice(None)
 class Acting:
     """See the module.
 
-    network: its first output, from observations, is what `distribution` makes actions of. flat: the parameters that
-    `bind` replaces; None: of a network whose weights stay. natively: whether it fills rollouts, with `native` where
-    that chooses actions in native calls; None: torch or Python has a part in every action.
+    network: its first output, from observations, is what `distribution` makes actions of. place: makes the weights of
+    a block those of the network; None: of a network whose weights stay. natively: whether it fills rollouts, with
+    `native` where that chooses actions in native calls; None: torch or Python has a part in every action.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Acting:
         network: torch.nn.Module,
         observation: ObservationSpec,
         distribution: ActionDistribution,
-        flat: FlatParameters | None = None,
+        place: Callable[[NDArray[np.uint8]], None] | None = None,
         *,
         natively: bool = False,
     ) -> None:
@@ -52,7 +52,7 @@ class Acting:
         self.distribution = distribution
         self.native = NativeActing.of(network, distribution, observation) if natively else None
         self.weights: NDArray[np.uint8] | None = None  # set by `bind`
-        self._flat = flat
+        self._place = place
         self._is_bound = True  # whether torch's network has them
         actor = network.actor if isinstance(network, AgentNetwork) else network
         self._dense: Dense | None = getattr(actor, "dense", None)
@@ -71,8 +71,8 @@ class Acting:
 
     def bind_network(self) -> None:
         """Bind torch's network, too: native actions of a rollout of one step take less time than that."""
-        if not self._is_bound and self._flat is not None and self.weights is not None:
-            self._flat.bind(self.weights, read_only=True)
+        if not self._is_bound and self._place is not None and self.weights is not None:
+            self._place(self.weights)
             self._is_bound = True
 
     def begin(self, count: int) -> None:

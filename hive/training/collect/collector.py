@@ -182,7 +182,7 @@ class Collector:
         self.network = network
         self.policy = acting_alone(acting(network.online_network.module))
         self.distribution = distribution
-        self.acting = Acting(self.policy, observation, distribution, network.online_network.flat, natively=True)
+        self.acting = Acting(self.policy, observation, distribution, network.bind, natively=True)
         self.seed = seed
         self.source = source
         self.incarnation = incarnation

@@ -9,6 +9,7 @@ object without ports. A step is short, so its caller can do other work between t
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -175,7 +176,8 @@ class Evaluator:
 def player_of(blueprint: Blueprint) -> Acting:
     """Return a policy of a run, with a network of its own, which acts as in evaluations."""
     network = blueprint.network().eval()
-    return Acting(network, blueprint.environment.observation, blueprint.distribution, FlatParameters(network))
+    place = functools.partial(FlatParameters(network).bind, read_only=True)
+    return Acting(network, blueprint.environment.observation, blueprint.distribution, place)
 
 
 def _played(done: Sequence[EndedEpisode], seat: TableSeat, due: EvaluationDue, wall_s: float) -> Played:
