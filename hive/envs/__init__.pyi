@@ -16,6 +16,8 @@ from hive.envs.make import limit_advice as limit_advice
 from hive.envs.make import make_compiled as make_compiled
 from hive.envs.make import make_environment as make_environment
 from hive.envs.make import preset_for as preset_for
+from hive.envs.processes.helped_vector import HelpedVector as HelpedVector
+from hive.envs.processes.helped_vector import Helping as Helping
 from hive.envs.processes.making import Household as Household
 from hive.envs.processes.making import process_vector as process_vector
 from hive.envs.processes.process_vector import ProcessVector as ProcessVector
@@ -41,9 +43,6 @@ from hive.envs.spaces.observation import ObservationPart as ObservationPart
 from hive.envs.spaces.observation import ObservationSpec as ObservationSpec
 from hive.envs.spaces.spec import EnvironmentSpec as EnvironmentSpec
 from hive.envs.statistics import Watched as Watched
-from hive.envs.vectors.helped_vector import WORTH_S as WORTH_S
-from hive.envs.vectors.helped_vector import HelpedVector as HelpedVector
-from hive.envs.vectors.helped_vector import Helping as Helping
 from hive.envs.vectors.rows import FinalObservations as FinalObservations
 from hive.envs.vectors.rows import StepRow as StepRow
 from hive.envs.vectors.seeding import runs_python as runs_python

@@ -47,8 +47,8 @@ from hive.envs import (
     statistics_text,
 )
 from hive.envs.configured import changed_env
+from hive.envs.processes.helped_vector import helped_vector
 from hive.envs.vectors.attributes import set_attributes, takes_attributes
-from hive.envs.vectors.helped_vector import helped_vector
 from hive.envs.vectors.resetting import report_resets
 from hive.errors import ConfigError, EnvironmentFailed, RecordError, VersionGone
 from hive.experience import Purpose, Rollout, steps_in, stream_seed
@@ -149,12 +149,11 @@ class CollectorActor(Actor):
         if self.apart is not None:
             word = stream_seed(*self._building())
             return self.apart.made(self.blueprint.config.env, self.contexts(), self.values.options, word)
-        seeds = [context.seed for context in self.contexts()]
-        if not (self.forked and self.may_help):
-            return self._made(0, len(seeds), self.values.options, seeds)
+        contexts, options = self.contexts(), self.values.options
+        if not (self.forked and self.may_help) or (self.helped is not None and self.helped.left):
+            return self._made(0, len(contexts), options, [context.seed for context in contexts])
         if self.helped is not None:
-            self.helped.helping.use(self.values.options, seeds)
-            self.helped.make_environments()
+            self.helped.make_environments(contexts, options)
             return self.helped
         config, environment = self.blueprint.config, self.blueprint.environment
         helping = Helping(
@@ -166,10 +165,8 @@ class CollectorActor(Actor):
             action=environment.action,
             infos=len(config.env.info),
             rows=environment.rows,
-            options=dict(self.values.options),
-            seeds=seeds,
         )
-        vector = helped_vector(helping, config.collection.envs)
+        vector = helped_vector(helping, contexts, options)
         self.helped = vector if isinstance(vector, HelpedVector) else None
         self.may_help = self.helped is not None
         return vector
@@ -219,8 +216,8 @@ class CollectorActor(Actor):
         """Reset the environments, so that an environment that fails to reset ends the run before it begins."""
         with self.status(START):
             self.collector.reset(self.reset_round)
-        if self.helped is not None and self.helped.helpers:
-            pids = [helper.pid for helper in self.helped.helpers]
+        if self.helped is not None and not self.helped.left:
+            pids = [pid for helper in self.helped.helpers for pid in helper.pids()]
             processes = "a helper steps" if len(pids) == 1 else f"{len(pids)} helpers step"
             self.note("helpers", f"{processes} environments of {self.name}", pids=pids)
 
@@ -263,9 +260,9 @@ class CollectorActor(Actor):
             self.note("environments", f"{cause}, of which each process has its own, so numbers depend on env.processes")
         if not (self.may_help and self.helped is not None and self.helped.drew):
             return
-        self.may_help = not self.helped.alone
+        self.may_help = not self.helped.left
         cause = "environments draw from the global generators of Python, NumPy or torch"
-        if self.helped.alone:
+        if self.helped.left:
             self.note("helpers", f"{cause}, so {self.name} steps them without helpers (collection.helpers = 0)")
         elif not self.warned_of_draws:
             self.warned_of_draws = True

@@ -132,7 +132,7 @@ class Fuzz:
         theirs.close()
         self._specs = specs_of(self._recipe, said)
         row = StepRow.allocate(self._specs[0], 2, 1)
-        self._program = Program(self._recipe, row, *self._specs)
+        self._program = Program(self._recipe, row, np.zeros((2, 2), np.float32), *self._specs)
         self._program._opened(said)
         self._program._reset_options = [{}, {}]
         self._row = row
@@ -160,7 +160,7 @@ class Fuzz:
         talk = Conversation(connection)
         if kind == "hello":
             said = self._read(talk.hello(CONTEXTS, [{}, {}], ""), theirs, fuzzed(HELLO, draw))
-            Program(self._recipe, self._row, *self._specs)._opened(said)
+            Program(self._recipe, self._row, self._program.actions, *self._specs)._opened(said)
             return
         for name in ("_said", "_observations", "_actions", "_number"):
             setattr(talk, name, getattr(self._greeted, name))
@@ -173,7 +173,7 @@ class Fuzz:
             self._read(program._reset([1, 2]), theirs, fuzzed({"number": 1, "observations": SEEN}, draw))
         else:
             following = framed({"number": 2, "observations": SEEN})
-            work = program._step(np.zeros((2, 2), np.float32))
+            work = program._step()
             self._read(work, theirs, fuzzed({"number": 1, **STEP}, draw), following)
 
     @staticmethod

@@ -73,10 +73,13 @@ def program_of(
     observation = observation_spec("fake", space_of(hello["observation"], "observation"))
     action = action_spec("fake", space_of(hello["action"], "action"))
     row = StepRow.allocate(observation, count, len(recipe.info))
-    return Program(recipe, row, observation, action, plays=plays), row
+    actions = np.zeros((count, *action.shape), action.dtype)
+    return Program(recipe, row, actions, observation, action, plays=plays), row
 
 
 def do(program: Program, order: str, *given: Any) -> None:
+    if order == "step":
+        program.actions[...], given = given[0], ()
     getattr(program, order)(*given)
     assert program.done(LIMIT_S)
 
@@ -211,7 +214,8 @@ def test_several_environments_with_a_dictionary_a_mask_and_several_kinds_of_acti
     recipe = Recipe("fake", connect=fake.address, mask="allowed")
     spec = describe_program(Recipe("fake", connect=serve(hello={**hello, "count": 1}).address, mask="allowed"), LIMIT_S)
     row = StepRow.allocate(spec.observation, 2)
-    program = Program(recipe, row, spec.observation, spec.action)
+    actions = np.zeros((2, *spec.action.shape), spec.action.dtype)
+    program = Program(recipe, row, actions, spec.observation, spec.action)
     do(program, "start", [EnvContext(0), EnvContext(1)])
     do(program, "reset", [1, 2])
     of = {part.name: part.view(row.observations) for part in spec.observation.parts}

@@ -40,7 +40,8 @@ def played(recipe: Recipe, count: int, steps: int) -> list[bytes]:
     """The rows of random actions, and a clean exit."""
     spec = describe_program(recipe, LIMIT_S)
     row = StepRow.allocate(spec.observation, count)
-    program = Program(recipe, row, spec.observation, spec.action)
+    actions = np.zeros((count, *spec.action.shape), spec.action.dtype)
+    program = Program(recipe, row, actions, spec.observation, spec.action)
     program.start([EnvContext(index) for index in range(count)])
     assert program.done(LIMIT_S)
     (pid,) = program.pids()
@@ -49,7 +50,8 @@ def played(recipe: Recipe, count: int, steps: int) -> list[bytes]:
     draw, rows = np.random.default_rng(1), []
     for _ in range(steps):
         row.finals.count = 0
-        program.step(draw.integers(0, 2, count))
+        actions[...] = draw.integers(0, 2, count)
+        program.step()
         assert program.done(LIMIT_S)
         rows.append(row.observations.tobytes() + row.episode_lengths.tobytes() + row.terminated.tobytes())
     program.close()

@@ -21,10 +21,10 @@ from fake_environments import Counting, Walk
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from hive.envs import FinalObservations, HelpedVector, Helping, StepRow, VectorEnvironment
+from hive.envs import EnvContext, FinalObservations, HelpedVector, Helping, StepRow, VectorEnvironment
+from hive.envs.processes.helped_vector import helped_vector
 from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.observation import observation_spec
-from hive.envs.vectors.helped_vector import helped_vector
 from hive.envs.vectors.python_vector import PythonVector
 from hive.errors import EnvironmentFailed
 from hive.runtime.process.user_code.throwaway import children
@@ -71,10 +71,10 @@ class Draws(Counting):
 
 
 class Slow(Counting):
-    """A step keeps a core busy for a tenth of a millisecond."""
+    """A step keeps a core busy for a millisecond."""
 
     def step(self, action: Any) -> Any:
-        end = time.perf_counter() + 1e-4
+        end = time.perf_counter() + 1e-3
         while time.perf_counter() < end:
             pass
         return super().step(action)
@@ -146,6 +146,10 @@ def opened() -> Iterator[list[Any]]:
     assert children() == before
 
 
+def vector_of(given: Helping, count: int) -> VectorEnvironment:
+    return helped_vector(given, [EnvContext(number) for number in range(count)])
+
+
 def helping(make: Make, helpers: int, info: tuple[str, ...] = (), chosen: bool = False) -> Helping:
     def vector(first: int, count: int) -> VectorEnvironment:
         return PythonVector("test", [make() for _ in range(count)], info, first=first)
@@ -192,7 +196,7 @@ def played(vector: VectorEnvironment, given: Helping, steps: int = STEPS) -> dic
 def test_helpers_change_no_byte(opened: list[Any], helpers: int) -> None:
     alone, helped = (helping(lambda: Parts(truncates=5), number, ("luck",)) for number in (0, helpers))
     for given in (alone, helped):
-        opened.append(helped_vector(given, ENVS))
+        opened.append(vector_of(given, ENVS))
     assert [type(vector) for vector in opened] == [PythonVector, HelpedVector]
     expected, found = (played(vector, given) for vector, given in zip(opened, (alone, helped), strict=True))
     assert expected["count"] > 10, "episodes were truncated"
@@ -205,7 +209,7 @@ def test_an_error_of_a_helper_is_that_of_the_environment(opened: list[Any]) -> N
     errors = []
     for helpers in (0, 2):
         given = helping(Fails, helpers)
-        opened.append(vector := helped_vector(given, 3))
+        opened.append(vector := vector_of(given, 3))
         with pytest.raises(EnvironmentFailed) as caught:
             played(vector, given)
         errors.append((str(caught.value), caught.value.permanent, caught.value.hint))
@@ -216,10 +220,10 @@ def test_an_error_of_a_helper_is_that_of_the_environment(opened: list[Any]) -> N
 
 def test_a_helper_that_is_killed_is_an_error_that_names_it(opened: list[Any]) -> None:
     given = helping(Walk, 2)
-    opened.append(vector := helped_vector(given, 3))
+    opened.append(vector := vector_of(given, 3))
     assert isinstance(vector, HelpedVector)
     played(vector, given)
-    os.kill(vector.helpers[1].pid, signal.SIGKILL)
+    os.kill(vector.helpers[1].pids()[0], signal.SIGKILL)
     with pytest.raises(EnvironmentFailed, match=r"helper of environments 2 to 2 .* killed by SIGKILL"):
         played(vector, given)
 
@@ -238,7 +242,7 @@ TESTS = os.getpid()
 
 def test_a_helper_that_crashes_is_an_error_that_names_the_line(opened: list[Any]) -> None:
     given = helping(Crashes, 1)
-    opened.append(vector := helped_vector(given, 2))
+    opened.append(vector := vector_of(given, 2))
     lines = Path(__file__).read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "ctypes.string_at(0)  #" in text)
     with pytest.raises(EnvironmentFailed, match=rf"killed by SIGSEGV \(\S*test_helped_vector.py:{line}\)"):
@@ -249,7 +253,7 @@ def test_a_helper_that_crashes_is_an_error_that_names_the_line(opened: list[Any]
 @pytest.mark.parametrize("library", ["numpy", "python", "torch"])
 def test_draws_from_global_generators_are_seen(opened: list[Any], library: str, of: str) -> None:
     given = helping(lambda: Draws(library, of), 1)
-    opened.append(vector := helped_vector(given, 2))
+    opened.append(vector := vector_of(given, 2))
     assert isinstance(vector, HelpedVector)
     assert vector.drew == (of == "init")
     played(vector, given, 4)
@@ -260,7 +264,7 @@ def test_draws_from_global_generators_are_seen(opened: list[Any], library: str, 
 
 def test_an_environment_that_draws_from_its_own_generator_has_not_drawn(opened: list[Any]) -> None:
     given = helping(Walk, 1)
-    opened.append(vector := helped_vector(given, 2))
+    opened.append(vector := vector_of(given, 2))
     assert isinstance(vector, HelpedVector)
     played(vector, given)
     assert not vector.look()
@@ -269,24 +273,25 @@ def test_an_environment_that_draws_from_its_own_generator_has_not_drawn(opened: 
 
 def test_hive_chooses_helpers_only_for_environments_that_are_slow(opened: list[Any]) -> None:
     for make in (Walk, Slow):
-        opened.append(helped_vector(helping(make, 1, chosen=True), 2))
+        opened.append(vector_of(helping(make, 1, chosen=True), 2))
     assert [type(vector) for vector in opened] == [PythonVector, HelpedVector]
 
 
 def test_a_vector_that_leaves_its_helpers_has_all_environments_itself(opened: list[Any]) -> None:
     given = helping(lambda: Parts(truncates=5), 2, ("luck",))
-    opened.append(vector := helped_vector(given, ENVS))
+    opened.append(vector := vector_of(given, ENVS))
     assert isinstance(vector, HelpedVector)
     before = played(vector, given)
-    vector.leave_helpers()
-    assert len(vector.environments) == ENVS
-    after = played(vector, given)
+    opened.append(alone := vector.leave_helpers())
+    assert isinstance(alone, PythonVector)
+    assert len(alone.environments) == ENVS
+    after = played(alone, given)
     assert all(np.array_equal(before[name], after[name], equal_nan=True) for name in before)
 
 
 def test_an_error_comes_though_a_process_of_the_environment_lives_on(opened: list[Any]) -> None:
     given = helping(Forks, 2)
-    opened.append(vector := helped_vector(given, 3))
+    opened.append(vector := vector_of(given, 3))
     assert isinstance(vector, HelpedVector)
     with pytest.raises(EnvironmentFailed, match="it fell over"):
         played(vector, given)
@@ -294,25 +299,25 @@ def test_an_error_comes_though_a_process_of_the_environment_lives_on(opened: lis
 
 
 def test_what_only_one_process_can_have_is_made_in_one_if_hive_chose_helpers(opened: list[Any]) -> None:
-    opened.append(vector := helped_vector(helping(Taken, 1, chosen=True), 2))
+    opened.append(vector := vector_of(helping(Taken, 1, chosen=True), 2))
     assert isinstance(vector, PythonVector)
-    opened.append(helped_vector(helping(Slow, 1, chosen=True), 2))
+    opened.append(vector_of(helping(Slow, 1, chosen=True), 2))
     assert isinstance(opened[1], HelpedVector)
 
 
 def test_steps_of_helpers_record_no_gradients_as_those_of_a_collector(opened: list[Any]) -> None:
     given = helping(Torch, 1)
-    opened.append(vector := helped_vector(given, 2))
+    opened.append(vector := vector_of(given, 2))
     with torch.inference_mode():
         played(vector, given, 5)
 
 
 def test_helpers_stay_when_environments_are_made_anew(opened: list[Any]) -> None:
     given = helping(Walk, 2)
-    opened.append(vector := helped_vector(given, 3))
+    opened.append(vector := vector_of(given, 3))
     assert isinstance(vector, HelpedVector)
-    before, pids = played(vector, given), [helper.pid for helper in vector.helpers]
-    vector.make_environments()
+    before, pids = played(vector, given), [helper.pids() for helper in vector.helpers]
+    vector.make_environments([EnvContext(number) for number in range(3)])
     after = played(vector, given)
-    assert [helper.pid for helper in vector.helpers] == pids
+    assert [helper.pids() for helper in vector.helpers] == pids
     assert all(np.array_equal(before[name], after[name], equal_nan=True) for name in before)

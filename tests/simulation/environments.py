@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hive.envs import Discrete, EnvContext, ObservationSpec, StepRow
 from hive.envs.processes.process_vector import ProcessVector, Watcher
@@ -80,7 +79,7 @@ class FakeStepper:
         self._must(self.alive and self.order is None, "was reset while it was busy or gone")
         self._begin("reset", self.contexts)
 
-    def step(self, actions: NDArray[Any]) -> None:
+    def step(self) -> None:
         """Step each."""
         self._must(self.alive and self.order is None, "was stepped while it was busy or gone")
         self._begin("step", self.contexts)

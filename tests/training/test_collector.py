@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from small_trainer import Arrays, Page, allocate, collector_of, config_of, same_bytes, weights_of
 
-from hive.envs import HelpedVector, Helping, ObservationSpec, StepRow, configured_vector
+from hive.envs import EnvContext, HelpedVector, Helping, ObservationSpec, StepRow, configured_vector
 from hive.errors import EnvironmentFailed
 from hive.experience import FINALS, LENGTH, VERSION, Purpose, Rollout, stream, stream_seeds
 from hive.networks import Categorical
@@ -420,7 +420,7 @@ def helped(blueprint: Blueprint, chosen: bool) -> Collector:
         environment.action,
     )
     vector = HelpedVector(helping, ENVS)
-    vector.make_environments()
+    vector.make_environments([EnvContext(number) for number in range(ENVS)])
     collector = Collector(
         vector,
         environment.observation,
@@ -440,8 +440,7 @@ def test_helpers_that_hive_chose_change_no_byte(kind: str) -> None:
     expected = collected(collector_of(blueprint), blueprint, range(4))
     with closing(helped(blueprint, chosen=True)) as collector:
         found = collected(collector, blueprint, range(4))
-        assert isinstance(collector.vector, HelpedVector)
-        assert collector.vector.alone == collector.vector.drew == (kind == "Lottery")
+        assert isinstance(collector.vector, HelpedVector) == (kind == "Drift")
     for mine, theirs in zip(found, expected, strict=True):
         assert same_bytes(mine, theirs)
 
@@ -451,4 +450,4 @@ def test_helpers_that_the_user_chose_stay_and_their_draws_are_known() -> None:
     with closing(helped(blueprint, chosen=False)) as collector:
         collected(collector, blueprint, range(2))
         assert isinstance(collector.vector, HelpedVector)
-        assert (collector.vector.alone, collector.vector.drew) == (False, True)
+        assert collector.vector.drew

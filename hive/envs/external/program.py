@@ -38,10 +38,10 @@ FIRST = EnvContext(0)
 class Program(ProgramClient):
     """A `Stepper`, which documents the methods, of the environments of one program.
 
-    row: the columns that it writes. observation, action: the specs of the run, which the program must have. first: the
-    number of its first environment in the collector, for messages. output: as for `ProgramClient`. took: where the
-    nanoseconds of its last step are written, [1]. plays: as of `RowBlock`; a program with one environment follows it,
-    others are stepped all at once.
+    row: the columns that it writes. actions: [count, ...], what it steps with. observation, action: the specs of the
+    run, which the program must have. first: the number of its first environment in the collector, for messages. output:
+    as for `ProgramClient`. took: where the nanoseconds of its last step are written, [1]. plays: as of `RowBlock`; a
+    program with one environment follows it, others are stepped all at once.
     """
 
     takes_attributes = False
@@ -50,6 +50,7 @@ class Program(ProgramClient):
         self,
         recipe: Recipe,
         row: StepRow,
+        actions: NDArray[Any],
         observation: ObservationSpec,
         action: ActionSpec,
         *,
@@ -61,7 +62,7 @@ class Program(ProgramClient):
         super().__init__(recipe, output=output)
         self._took = np.zeros(1, np.int64) if took is None else took
         self.count = len(row.rewards)
-        self._row = row
+        self._row, self.actions = row, actions
         self._run_specs = observation, action
         self._first = first
         self._plays = plays if self.count == 1 else None
@@ -80,9 +81,9 @@ class Program(ProgramClient):
         """Order it to begin an episode in each environment; `row.observations` gets the first observations."""
         self.order("reset", lambda: self._reset(seeds))
 
-    def step(self, actions: NDArray[Any]) -> None:
-        """Order it to step each environment once with stored `actions` [count, ...]; `row` gets the results."""
-        self.order("step", lambda: self._step(actions))
+    def step(self) -> None:
+        """Order it to step each environment once with the stored actions; `row` gets the results."""
+        self.order("step", self._step)
 
     def _opened(self, said: Hello) -> None:
         observation, action = specs_of(self._recipe, said)
@@ -97,14 +98,14 @@ class Program(ProgramClient):
         observations = yield from self.talk().reset(range(self.count), seeds, self._reset_options)
         self._checks.batches(observations, self._row.observations)
 
-    def _step(self, actions: NDArray[Any]) -> Generator[int, None, None]:
+    def _step(self) -> Generator[int, None, None]:
         row, talk, checks, begin = self._row, self.talk(), self._checks, time.monotonic_ns()
         checks.steps += 1
         row.finals.count = 0
         if self._rests():
             self._episodes.finish(np.zeros(1), np.zeros(1, bool), np.zeros(1, bool), row)
             return
-        answer = yield from talk.step(self._convert(actions))
+        answer = yield from talk.step(self._convert(self.actions))
         ended, _ = self._episodes.finish(answer.rewards, answer.terminated, answer.truncated, row)
         if self._infos.names:
             self._infos.write({index: _values(answer.info, index) for index in ended}, row.infos)

@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import Any, NoReturn
 
 from hive import hash_seed
 from hive.config.references import given_setup
@@ -23,14 +21,13 @@ from hive.envs.context import EnvContext
 from hive.envs.processes import child
 from hive.envs.processes.ending import MARK, end_processes, new_mark
 from hive.envs.processes.folders import Folder
+from hive.envs.processes.ordered import Ordered
 from hive.envs.processes.output import Output
-from hive.envs.processes.stepper import ACTIVITIES, Activity, Doing
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import ActionSpec
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.plain_specs import to_plain
 from hive.envs.vectors.row_block import RowBlock
-from hive.envs.vectors.share import Answer, Order
 from hive.errors import ConfigError, EnvironmentFailed
 from hive.plain_data import pack
 from hive.runtime.actor.error_location import place_in_dump, signal_name
@@ -59,96 +56,47 @@ class Launch:
     spins: bool
 
 
-class EnvironmentProcess:
-    """A `Stepper`, which documents the methods, of environments `first` to `first + count` of its collector.
-
-    number: of its row word in the block.
-    """
-
-    takes_attributes = True
+class EnvironmentProcess(Ordered):
+    """A `Stepper`, which documents the methods, that is executed. output: the file for what it prints; None: memory."""
 
     def __init__(
         self, launch: Launch, block: RowBlock, number: int, first: int, count: int, output: Path | None
     ) -> None:
-        columns = slice(first * launch.rows, (first + count) * launch.rows)
+        super().__init__(block, number, first, count, launch.rows, spins=launch.spins)
         self._launch = launch
-        self._block = block
-        self._number, self._first, self._count = number, first, count
-        self._seeds, self._actions = block.arrays["seeds"][columns], block.arrays["actions"][columns]
-        self._word, self._doing = block.words[number], block.arrays["doing"][number]
         self._path = output
         self._output: Output | None = None
         self._tail = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = -1
         self._mark = ""
-        self._order: Activity = "start"
-        self._since_ns = 0
-        self._open = False
-        self._has_raised = False
         self._folder: Folder | None = None
 
     def start(self, contexts: Sequence[EnvContext]) -> None:
         """Start the process, and order it to construct the environments."""
-        self._block.arrays["words"][self._number] = 0  # the orders that a predecessor has not answered
-        self._doing[:] = 0
-        self._has_raised = False
+        self.block.arrays["words"][self.number] = 0  # the orders that a predecessor has not answered
+        self.block.arrays["doing"][self.number] = 0
+        self.has_raised = False
         self._mark = new_mark(contexts[0].index, contexts[0].incarnation)
         output = self._output = Output(self._path)
         with contextlib.suppress(OSError):  # it then has its temporary files where all have them
             self._folder = Folder()
-        passed, variables = [self._block.segment.fd], {} if self._folder is None else self._folder.variables
+        passed, variables = [self.block.segment.fd], {} if self._folder is None else self._folder.variables
         self._process, self._errors = execute(self._task(contexts), passed, output, self._mark, variables)
-        self._construct(contexts)
+        self.renew(contexts)
 
-    def renew(self, contexts: Sequence[EnvContext]) -> None:
-        """Order it to close its environments and to construct new ones, with other options or with env.rebuild."""
-        self._construct(contexts)
-
-    def reset(self, seeds: Sequence[int]) -> None:
-        """Order it to begin an episode in each environment, and to write the first observations into its columns."""
-        self._seeds[:] = seeds
-        self._give(Order.reset, "reset")
-
-    def step(self, actions: NDArray[Any]) -> None:
-        """Order it to step each environment once with stored `actions` [count, ...], and to write its columns."""
-        self._actions[...] = actions
-        self._give(Order.step, "step")
-
-    def change(self) -> None:
-        """Order it to give its environments the attributes that the block has."""
-        self._give(Order.change, "step")
-
-    def done(self, limit_s: float) -> bool:
-        """Wait for the end of the open order, at most `limit_s`; return whether it has ended."""
-        code = self._word.answered(limit_s, self._launch.spins)
-        if code is None:
-            assert self._process is not None and self._output is not None, "start comes first"  # noqa: PT018
-            if self._process.poll() is None:
-                return False
-            code = self._word.answered(0.0, False)
-            if code is None:  # otherwise it answered before it exited
-                raise EnvironmentFailed(how_ended(self._process, self._output))
-        self._open = False
-        if code == Answer.failed:
-            self._has_raised = True
-            self._raise_error()
-        return True
+    def how_ended(self) -> str:
+        """Return how the process has ended, with the line of a crash; "" while it runs."""
+        assert self._process is not None and self._output is not None, "start comes first"  # noqa: PT018
+        return "" if self._process.poll() is None else how_ended(self._process, self._output)
 
     def left(self, limit_s: float) -> bool:
         """Wait for the exit after an error that it raised itself; return whether it is gone."""
-        if self._process is not None and self._has_raised:
+        if self._process is not None and self.has_raised:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(limit_s)
             return self._process.poll() is not None
         return True
-
-    def doing(self) -> Doing:
-        """Return what the open order is about now."""
-        activity, environment, since_ns = (int(value) for value in self._doing)
-        if self._order != "start" and since_ns > self._since_ns:  # it has come to another environment, or to a reset
-            return Doing(ACTIVITIES[activity], environment, since_ns)
-        return Doing(self._order, 0, self._since_ns)
 
     def pids(self) -> Sequence[int]:
         """Return the process that was started, if any."""
@@ -163,12 +111,6 @@ class EnvironmentProcess:
         if self._output is not None:
             self._output.bound()
 
-    def close(self) -> None:
-        """Order it to close its environments and to exit, if no other order is open."""
-        if self._process is not None and (not self._open or self._word.answered(0.0, False) is not None):
-            self._word.order(Order.close)
-            self._open = True
-
     def end(self, limit_s: float) -> None:
         """Wait at most `limit_s` for its exit after `close`; then kill it with all that it has started."""
         if self._process is not None:
@@ -177,7 +119,7 @@ class EnvironmentProcess:
                     self._process.wait(limit_s)
             end_processes(self._process, self._mark)
             os.close(self._errors)
-            self._process, self._open = None, False
+            self._process, self.is_busy = None, False
         if self._folder is not None:
             self._folder.close()
             self._folder = None
@@ -185,17 +127,6 @@ class EnvironmentProcess:
             self._tail = self._output.tail()
             self._output.close()
             self._output = None
-
-    def _construct(self, contexts: Sequence[EnvContext]) -> None:
-        rows = self._launch.rows
-        self._seeds[:] = [one.seed for one in contexts for _ in range(rows)]  # which the constructors may be told
-        self._give(Order.make, "start")
-
-    def _give(self, order: Order, activity: Activity) -> None:
-        self._order, self._since_ns, self._open = activity, time.monotonic_ns(), True
-        if activity != "start":
-            self._doing[0] = ACTIVITIES.index(activity)
-        self._word.order(order)
 
     def _task(self, contexts: Sequence[EnvContext]) -> dict[str, Any]:
         """Return what the process is told, as `hive.envs.processes.serving` reads it."""
@@ -205,17 +136,17 @@ class EnvironmentProcess:
             "observation": json.dumps(to_plain(launch.observation)),
             "action": json.dumps(to_plain(launch.action)),
             "infos": launch.infos,
-            "number": self._number,
-            "first": self._first,
-            "count": self._count,
+            "number": self.number,
+            "first": self.first,
+            "count": self.count,
             "rows": launch.rows,
-            "columns": len(self._block.arrays["rewards"]),
-            "processes": len(self._block.words),
+            "columns": len(self.block.arrays["rewards"]),
+            "processes": len(self.block.words),
             "spins": launch.spins,
             "contexts": [asdict(one) for one in contexts],
         }
 
-    def _raise_error(self) -> None:
+    def raise_error(self) -> NoReturn:
         """Raise what the process has raised: it has answered so, writes it now, and exits."""
         assert self._process is not None
         found = result_of(self._process, self._errors, ERROR_S)

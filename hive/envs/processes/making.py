@@ -55,6 +55,7 @@ def process_vector(
             return Program(
                 recipe,
                 block.row(first, first + many),
+                block.arrays["actions"][first : first + many],
                 spec.observation,
                 spec.action,
                 first=first,

@@ -30,6 +30,7 @@ from hive.envs.spaces.actions import ActionSpec
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.vectors.row_block import RowBlock
 from hive.envs.vectors.rows import StepRow
+from hive.envs.vectors.share import Order
 from hive.errors import EnvironmentFailed
 from hive.records.environments import RESETTING, STARTING, EnvironmentRow
 
@@ -56,9 +57,10 @@ class ProcessVector:
     """A `VectorEnvironment`, which documents `reset` and `step`, whose environments live in other processes.
 
     make_stepper: makes what steps environments first to first + count: (block, number, first, count). counts: of the
-    environments of each. rows: of one environment. reseed: as of `Supervised`. drew: whether an environment has drawn
-    from a global generator. spins: as of `RowGate.wait`, for processes that arrive at the gate of the block; None: they
-    do not. Environments exist after `make_environments`.
+    environments of each; `own` of them come before these, which a subclass steps itself (`meanwhile`). rows: of one
+    environment. reseed: as of `Supervised`. drew: whether an environment has drawn from a global generator. spins: as
+    of `RowGate.wait`, for processes that arrive at the gate of the block; None: they do not. Environments exist after
+    `make_environments`.
     """
 
     runs_python = False  # in this process
@@ -75,18 +77,20 @@ class ProcessVector:
         *,
         infos: int = 0,
         rows: int = 1,
+        own: int = 0,
         spins: bool | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        firsts = [sum(counts[:number]) for number in range(len(counts))]
+        firsts = [own + sum(counts[:number]) for number in range(len(counts))]
         self.observation, self.action = observation, action
-        self.count = sum(counts) * rows
+        self.count = (own + sum(counts)) * rows
         self.agents = rows if rows > 1 else 0
         self.options: Mapping[str, Any] = {}
         self._attributes: Mapping[str, Any] = {}
         self._block = RowBlock(observation, action, self.count, infos, len(counts))
-        self._starts = rows * np.repeat(np.array(firsts), np.multiply(counts, rows))
+        self._own = slice(0, own * rows)
+        self._starts = rows * np.repeat([0, *firsts], np.multiply([own, *counts], rows))
         self._last = np.zeros_like(self._block.arrays["observations"])
         self._watcher = watcher
         self._now_ns, self._sleep = now_ns, sleep
@@ -95,18 +99,16 @@ class ProcessVector:
         self._calls = 0
         self._looked_ns = now_ns()
         self._is_made = False
-        self.units = [
-            Supervised(
-                make_stepper(self._block, number, first, count),
-                slice(first * rows, (first + count) * rows),
-                rows,
-                limits,
-                now_ns,
-                reseed,
-                watcher.failed,
-            )
-            for number, (first, count) in enumerate(zip(firsts, counts, strict=True))
-        ]
+        self._goes_on = not limits.passes_on  # after failures
+        self.units: list[Supervised] = []
+        for number, (first, count) in enumerate(zip(firsts, counts, strict=True)):
+            stepper = make_stepper(self._block, number, first, count)
+            columns = slice(first * rows, (first + count) * rows)
+            self.units.append(Supervised(stepper, columns, rows, limits, now_ns, reseed, watcher.failed))
+
+    def meanwhile(self, order: Order) -> None:
+        """Follow an order here while the processes follow it: to make, reset, step, change or close what is
+        stepped here."""
 
     def make_environments(self, contexts: Sequence[EnvContext], options: Mapping[str, Any] | None = None) -> None:
         """Start all processes and construct the environments, or construct them again in the same processes.
@@ -114,17 +116,18 @@ class ProcessVector:
         options: what callbacks have set. Raises EnvironmentFailed for one that fails for good.
         """
         self.options = options or {}
+        rows = max(self.agents, 1)
         self._settle("running", "idle")  # those that are on their way back
         self._attributes = {}
         self._block.write_changes(self.options, {})
-        begin = 0
         for unit in self.units:
-            end = begin + (unit.columns.stop - unit.columns.start) // max(self.agents, 1)
+            own = contexts[unit.columns.start // rows : unit.columns.stop // rows]
             if self._is_made and unit.state != "left out":
-                unit.renew(contexts[begin:end])
+                unit.renew(own)
             elif not self._is_made:
-                unit.start(contexts[begin:end])
-            begin = end
+                unit.start(own)
+        self._block.arrays["seeds"][self._own] = np.repeat([one.seed for one in contexts], rows)[self._own]
+        self.meanwhile(Order.make)
         self._is_made = True
         self._settle("running", "idle")
 
@@ -152,6 +155,8 @@ class ProcessVector:
         self._settle("running", "idle")  # those that are on their way back
         for unit in self.units:
             unit.reset(seeds[unit.columns])
+        self._block.arrays["seeds"][self._own] = seeds[self._own]
+        self.meanwhile(Order.reset)
         self._settle("running")
         for unit in self.units:
             unit.has_seam = unit.state == "left out"
@@ -171,20 +176,27 @@ class ProcessVector:
         while not any(unit.state == "running" for unit in self.units):
             self._tend([unit for unit in self.units if unit.state != "left out"])
         stepped = [unit for unit in self.units if unit.state == "running" and not unit.has_seam]
+        np.copyto(self._block.arrays["actions"], actions)
         self._block.gate.expect(len(stepped))
         for unit in stepped:
-            unit.step(actions[unit.columns])
+            unit.step()
+        self.meanwhile(Order.step)
         if self._has_gate:
             self._block.gate.wait(SLICE_S, self._spins)
         for unit in stepped:
-            if not unit.has_stepped():
+            if not unit.has_stepped(0.0 if self._has_gate else SLICE_S):
                 self._wait_for(unit)
         seams = [unit for unit in self.units if unit.has_seam]
         for unit in seams:
             self._write_seam(unit)
+        self._block.copy_to(row, self._starts)
+        if self._goes_on:
+            self._follow(row, seams)
+
+    def _follow(self, row: StepRow, seams: Sequence[Supervised]) -> None:
+        """Keep what views and later seams need of a row, and look after the processes now and then."""
         self._times[self._calls % KEPT_STEPS] = self._block.arrays["step_ns"]
         self._calls += 1
-        self._block.copy_to(row, self._starts)
         for unit in seams:
             if unit.state == "running":  # it has come back: the row has the observation of its reset
                 unit.has_seam = False
@@ -210,6 +222,7 @@ class ProcessVector:
         self._attributes = {**self._attributes, **values}
         self._block.write_changes(self.options, values)
         changed = [unit for unit in self.units if unit.state in ("running", "idle") and not unit.has_seam]
+        self.meanwhile(Order.change)
         for unit in changed:
             self._change(unit)
         self._block.write_changes(self.options, self._attributes)  # for those that start later, or have begun to
@@ -219,7 +232,14 @@ class ProcessVector:
     def _change(self, unit: Supervised) -> None:
         """Give the environments of one process the attributes that the block has."""
         unit.is_behind = False
-        unit.change()
+        self._ask(unit, unit.stepper.change)
+
+    def _ask(self, unit: Supervised, order: Callable[[], None]) -> None:
+        """Give one process another order, and wait until it has followed it."""
+        unit.give(order)
+        self._await(unit)
+
+    def _await(self, unit: Supervised) -> None:
         while not (unit.has_seam or unit.done(SLICE_S)):
             self._slice()
 
@@ -249,11 +269,14 @@ class ProcessVector:
         """Close the environments in all processes, and end these."""
         for unit in self.units:
             unit.stepper.close()
-        limit_ns = self._now_ns() + int(CLOSE_S * 1e9)
-        for unit in self.units:
-            waits = unit.state in ("running", "idle", "closing")
-            unit.stepper.end(max((limit_ns - self._now_ns()) / 1e9, 0.0) if waits else 0.0)
-        self._block.segment.close()
+        try:
+            self.meanwhile(Order.close)
+        finally:
+            limit_ns = self._now_ns() + int(CLOSE_S * 1e9)
+            for unit in self.units:
+                waits = unit.state in ("running", "idle", "closing")
+                unit.stepper.end(max((limit_ns - self._now_ns()) / 1e9, 0.0) if waits else 0.0)
+            self._block.segment.close()
 
     def _wait_for(self, unit: Supervised) -> None:
         """Wait until one has stepped or failed; all others are looked after meanwhile."""

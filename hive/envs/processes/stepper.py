@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
-
-from numpy.typing import NDArray
+from typing import Literal, Protocol
 
 from hive.envs.context import EnvContext
 
@@ -44,8 +42,8 @@ class Stepper(Protocol):
     def reset(self, seeds: Sequence[int]) -> None:
         """Order it to begin an episode in each environment, and to write the first observations into its columns."""
 
-    def step(self, actions: NDArray[Any]) -> None:
-        """Order it to step each environment once with stored `actions` [count, ...], and to write its columns.
+    def step(self) -> None:
+        """Order it to step each environment once with the actions of the block, and to write its columns.
 
         An episode that ends is followed by the next one in the same step, as in `PythonVector`.
         """

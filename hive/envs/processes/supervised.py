@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-
-from numpy.typing import NDArray
+from typing import Literal
 
 from hive.envs.context import EnvContext
 from hive.envs.processes.ending import resident_bytes
@@ -41,6 +39,7 @@ class Limits:
     """What an environment may take, in seconds and bytes (0: no limit), and what follows when it fails.
 
     restarts: within `window_s` seconds; the next failure is one for good, which ends the run, unless `leaves_out`.
+    passes_on: an error of a process is raised as it is, and nothing is started again.
     """
 
     start_s: float
@@ -50,6 +49,7 @@ class Limits:
     restarts: int = 10
     window_s: float = 600.0
     leaves_out: bool = False
+    passes_on: bool = False
 
     def of(self, activity: Activity) -> float:
         """Return the limit of an activity, in seconds."""
@@ -152,9 +152,9 @@ class Supervised:
             self.seeds = seeds
             self._order("resetting", lambda: self.stepper.reset(seeds))
 
-    def step(self, actions: NDArray[Any]) -> None:
-        """Step each environment of a running process once."""
-        self._order("running", lambda: self.stepper.step(actions))
+    def step(self) -> None:
+        """Step each environment of a running process once, with the actions of the block."""
+        self._order("running", self.stepper.step)
 
     def has_stepped(self, limit_s: float = 0.0) -> bool:
         """Wait for the end of the step; return whether it has ended well, which counts."""
@@ -164,9 +164,9 @@ class Supervised:
         self.steps += ended
         return ended
 
-    def change(self) -> None:
-        """Give the environments of an idle or running process the attributes that the block has."""
-        self._order(self.state, self.stepper.change)
+    def give(self, order: Callable[[], None]) -> None:
+        """Give the stepper of an idle or running process another order, which changes no state."""
+        self._order(self.state, order)
 
     def tend(self, limit_s: float = 0.0) -> None:
         """Follow one that does not run on its way back; wait at most `limit_s` for it."""
@@ -196,7 +196,7 @@ class Supervised:
         try:
             ended = self.stepper.done(limit_s)
         except EnvironmentFailed as error:
-            self._fail(str(error), error.hint, permanent=error.permanent)
+            self._failed(error)
             return False
         if ended:
             self._is_open = False
@@ -226,7 +226,7 @@ class Supervised:
         try:
             give()
         except EnvironmentFailed as error:
-            self._fail(str(error), error.hint, permanent=error.permanent)
+            self._failed(error)
 
     def _check_time(self) -> None:
         doing = self.stepper.doing()
@@ -245,6 +245,11 @@ class Supervised:
 
     def _seconds(self, doing: Doing) -> float:
         return max(self._now_ns() - doing.since_ns, 0) / 1e9
+
+    def _failed(self, error: EnvironmentFailed) -> None:
+        if self.limits.passes_on:
+            raise error
+        self._fail(str(error), error.hint, permanent=error.permanent)
 
     def _fail(self, cause: str, hint: str = "", *, permanent: bool = False) -> None:
         """End it with all that it has started, and start it again, now or later, or never."""

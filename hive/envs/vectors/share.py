@@ -15,7 +15,6 @@ from typing import Any
 from hive import _native
 from hive.envs.vectors.attributes import set_attributes
 from hive.envs.vectors.row_block import RowBlock
-from hive.envs.vectors.seeding import globals_state
 from hive.envs.vectors.vector import VectorEnvironment, let_play
 from hive.runtime.process.stop_signals import do_nothing
 
@@ -41,9 +40,7 @@ class Answer(enum.IntEnum):
     """How it answers an order."""
 
     done = 0
-    drew = 1  # its environments have drawn from a global generator since its last look
-    failed = 2
-    cheap = 3  # its environments are too fast for helpers
+    failed = 1
 
 
 class Share:
@@ -57,20 +54,17 @@ class Share:
         self._plays, self._played = block.arrays["plays"], 0
         self._own = slice(first, end)
         self.vector: VectorEnvironment | None = None
-        self._state = globals_state()
 
-    def follow(self, order: Order) -> Answer:
-        """Follow an order; return the answer to it."""
+    def follow(self, order: Order) -> None:
+        """Follow an order."""
         if order == Order.step:
             self.step()
-            return Answer.done  # without a look, which takes longer than many a step
-        if order == Order.make:
+        elif order == Order.make:
             self.make()
         elif order == Order.change:
             set_attributes(self.vector, self.block.read_changes()[1])
         elif order == Order.reset:
             self.reset()
-        return Answer.drew if self.has_drawn() else Answer.done
 
     def make(self) -> None:
         """Close the environments, if there are any, and build new ones."""
@@ -93,11 +87,6 @@ class Share:
         with as_collector():
             self.vector.step(self._actions, self.row)
 
-    def has_drawn(self) -> bool:
-        """Return whether something has drawn from a global generator of this process since the last call."""
-        state, self._state = self._state, globals_state()
-        return state != self._state
-
     def close(self) -> None:
         """Close the environments, if there are any."""
         if self.vector is not None:
@@ -114,7 +103,8 @@ def follow_orders(
     try:
         while (order := word.ordered(IDLE_S, spins)) != Order.close:
             if order is not None:
-                word.answer(share.follow(Order(order)))
+                share.follow(Order(order))
+                word.answer(Answer.done)
                 if order == Order.step:
                     stepped()
         share.close()

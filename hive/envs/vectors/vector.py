@@ -5,7 +5,7 @@ in a loop, `CompiledVector` steps environments in C or C++ by one native call, a
 own vectorized class. Which of the first and the last is faster depends on the environment. Only `NativeVector` can have
 steps that are not valid.
 
-Environments of a vector do not run in parallel; collectors do, and their helpers (`hive.envs.vectors.helped_vector`).
+Environments of a vector do not run in parallel; collectors do, and their helpers (`hive.envs.processes.helped_vector`).
 """
 
 from __future__ import annotations

@@ -294,15 +294,14 @@ class Collector:
 
         A number that the user has set stays, and costs exactness.
         """
-        vector = self.vector
-        has_helpers = isinstance(vector, HelpedVector) and not vector.alone
-        return has_helpers and vector.helping.chosen and self._resets == 1
+        return isinstance(self.vector, HelpedVector) and self.vector.helping.chosen and self._resets == 1
 
     def _leave_helpers(self) -> None:
         """Begin again at the last reset without helpers: their environments drew from the global generators."""
         assert isinstance(self.vector, HelpedVector)
         self.vector.helping.seed()
-        self.vector.leave_helpers()
+        self.vector = self.vector.leave_helpers()
+        self.runs_python = runs_python(self.vector)
         self.reset(self._start)
 
     def _collect(self, rollout: Arrays, sequence: int, version: int, enough: Callable[[int], bool] | None) -> None:

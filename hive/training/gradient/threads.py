@@ -1,7 +1,7 @@
 """How many threads a gradient worker and how many helpers a collector has, where the config leaves it to hive.
 
 Neither changes a byte, of a native pass (native/include/hive/team.hpp) or of a rollout
-(hive.envs.vectors.helped_vector), so both may follow from the machine. torch divides sums among its threads, which
+(hive.envs.processes.helped_vector), so both may follow from the machine. torch divides sums among its threads, which
 changes their last bits: with "auto" it has one thread.
 """
 
