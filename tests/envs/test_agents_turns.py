@@ -75,6 +75,15 @@ def test_episodes_that_ended_have_the_returns_of_all() -> None:
     assert table.env_steps == 2 * (3 + 1)  # the bot has begun the next episode
 
 
+def test_a_cut_game_counts_the_rewards_that_wait_for_a_turn() -> None:
+    moves = [Move("a"), Move("b", {"a": 1.0}), Move("a", {"a": 2.0, "b": 4.0}), Move("b", terminates=NAMES)]
+    table = seated([TurnGame(NAMES, [Episode(NAMES, moves)])])
+    for _ in range(3):
+        table.games[0].act(0)
+    table.cut(0)
+    assert [(one.returns, one.cut) for one in table.ended] == [({"a": 3.0, "b": 4.0}, True)]
+
+
 def test_two_policies_have_columns_of_their_own() -> None:
     table = seated([TurnGame(NAMES, [WON]), TurnGame(NAMES, [WON])], [("b",), ("a",)])
     first, second = table.games
