@@ -149,6 +149,7 @@ def test_a_callback_sees_the_rounds_of_the_first_policy_and_ends_all_after_the_s
     directory, outcome = finished(tmp_path, config_for(GAMES[1], **TWO, **options))
     newest = [list_checkpoints(folder.checkpoints)[-1] for folder in policies_of(directory).values()]
     assert newest[0].update == newest[1].update
+    assert outcome.reason == "enough"
     assert 0 < outcome.results["env_steps"] < 5_000
     shown = [row["counted"] for row in read_jsonl(directory.metrics_file) if "counted" in row]
     assert shown[-1] == 3

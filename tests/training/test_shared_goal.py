@@ -54,8 +54,9 @@ def test_a_policy_that_is_ahead_does_not_end_before_the_other_has_ended_its_roun
 
 def test_a_goal_of_the_return_ends_all_after_the_round_that_it_names() -> None:
     one, other = two()
-    one.end_after(5)
-    one.end_after(9)
+    one.end_after(5, "enough")
+    one.end_after(9, "too late")
+    assert one.reason == other.reason == "enough"
     for goal in (one, other):
         assert asyncio.run(_both(goal.is_over(4, has_steps=False), goal.is_over(5, has_steps=False))) == [False, True]
 

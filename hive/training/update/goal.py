@@ -24,15 +24,16 @@ from hive.runtime.actor.ports import ports_of
 GOAL_POLL_S = 0.002  # seconds between two looks at the rounds of the other policies, at the end of a run
 LOOK_S = 0.05  # seconds between two looks of a learner that has its steps, where rounds have no order
 WORDS = 4
-GOAL_BYTES = 8 * WORDS
+REASON_BYTES = 200  # of the text why all shall end
+GOAL_BYTES = 8 * WORDS + REASON_BYTES
 ROUNDS, REACHED, LAST, ENDED = range(WORDS)  # positions in a Goal
 
 
 class Goal(Message):
-    """learner -> the other learners. int64 [4].
+    """learner -> the other learners. int64 [4] and UTF-8 [REASON_BYTES].
 
     The rounds that its policy has ended; one more than those after which it had its steps, and than those after which
-    all shall end (0 each before that is known); 1 once it has ended its last round.
+    all shall end (0 each before that is known); 1 once it has ended its last round; why all shall end.
     """
 
 
@@ -44,13 +45,22 @@ class SharedGoal:
     """
 
     def __init__(self, own: NDArray[np.uint8], others: Sequence[NDArray[np.uint8]], *, in_order: bool = True) -> None:
-        self._own = own[:GOAL_BYTES].view(np.int64)
-        self._others = [block[:GOAL_BYTES].view(np.int64) for block in others]
+        self._own, *self._others = (block[: 8 * WORDS].view(np.int64) for block in (own, *others))
+        self._reasons = [block[8 * WORDS : GOAL_BYTES] for block in (own, *others)]
         self._in_order = in_order
 
-    def end_after(self, rounds: int) -> None:
+    @property
+    def reason(self) -> str:
+        """Why a policy has all of them end; "" if none has."""
+        return next(
+            (text for block in self._reasons if (text := block.tobytes().rstrip(b"\0").decode(errors="ignore"))), ""
+        )
+
+    def end_after(self, rounds: int, reason: str) -> None:
         """Have all policies end after this many rounds, unless that has been said before."""
         if not self._own[LAST]:
+            text = np.frombuffer(reason.encode()[:REASON_BYTES], np.uint8)
+            self._reasons[0][: len(text)] = text
             self._own[LAST] = rounds + 1
 
     async def is_over(self, rounds: int, *, has_steps: bool) -> bool:

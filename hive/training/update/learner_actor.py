@@ -762,9 +762,9 @@ class LearnerActor(Actor):
         rounds = barriers.round_of(self.turn * barriers.per_turn)
         has_steps = self.totals["env_steps"] >= self.config.run.steps
         if reason is not None and not has_steps:
-            self.goal.end_after(barriers.common_end(rounds))
+            self.goal.end_after(barriers.common_end(rounds), reason)
         over = await self.goal.is_over(rounds, has_steps=has_steps)
-        return (reason or f"all policies have ended round {rounds:,}") if over else None
+        return self.goal.reason or reason if over else None
 
     async def _report(self, *, force: bool = False) -> None:
         """Send the metrics of the turns since the last report, every `record.every_s` seconds of training time.
