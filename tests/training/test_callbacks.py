@@ -296,6 +296,16 @@ def test_changes_hold_from_their_round_on_and_are_forgotten_once_replaced() -> N
     assert [list(one) for one in changes.changes] == [[5, "attribute", "level", 2], [5, "option", "length", 9]]
 
 
+def test_an_option_that_has_its_value_again_before_it_holds_constructs_nothing() -> None:
+    """Else a resumed run would construct environments for round 7, which the run itself has not done."""
+    changes = Changes()
+    for first, value in ((5, 1), (7, 9), (7, 1), (7, 1)):
+        changes.add(first, "option", "length", value)
+    assert changes.at(7) == changes.at(5)
+    changes.add(7, "option", "length", 8)
+    assert (changes.at(7).built, changes.at(7).options) == (7, {"length": 8})
+
+
 @pytest.mark.parametrize(
     ("interval", "lag", "warmup", "rounds", "first"),
     [(1, 0, 0, 1, 1), (1, 0, 0, 7, 7), (1, 2, 0, 7, 9), (4, 0, 0, 7, 8), (4, 1, 0, 8, 12), (1, 0, 5, 6, 6)],

@@ -53,14 +53,17 @@ class Changes:
     def add(self, first: int, kind: str, name: str, value: Any) -> None:
         """Add a change. Raises UsageError if all of them need more than CHANGES_BYTES.
 
-        An option that keeps its value is none: environments are constructed again where one changes.
+        An option that keeps its value is none: environments are constructed again where one changes. Neither is a value
+        that another one replaces before it holds.
         """
+        before = self.changes
+        self.changes = [one for one in before if one[:3] != (first, kind, name) or one.value == value]
         known = next((one for one in reversed(self.changes) if (one.kind, one.name) == (kind, name)), None)
         if kind == OPTION and known is not None and pack(known.value) == pack(value):
             return
         self.changes.append(Change(first, kind, name, value))
         if len(self.packed()) > CHANGES_BYTES - LENGTH_BYTES:
-            self.changes.pop()
+            self.changes = before
             raise UsageError(
                 f"the changes of environments and keys need more than {CHANGES_BYTES >> 10} KiB",
                 hint="have the environment load large data itself, and set its name or number",
