@@ -40,6 +40,7 @@ from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.declared import OLD_PACKAGE, is_old, spaces_of
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.spaces.spec import EnvironmentSpec
+from hive.envs.vectors.seeding import globals_state, restore_globals
 from hive.envs.wrappers import import_wrappers, skip_of, step_limit_of, wrapped
 from hive.errors import ConfigError, EnvironmentFailed, EnvironmentMissing
 
@@ -105,15 +106,27 @@ def make_any(recipe: Recipe, render_mode: str | None = None) -> Any:
         return _made(recipe, context, render_mode)
 
 
-def make_each(recipe: Recipe, contexts: Sequence[EnvContext]) -> tuple[list[Recipe], list[Any]]:
-    """Build an environment of each context; return the recipe of each, and the environments.
+def make_each(recipe: Recipe, contexts: Sequence[EnvContext]) -> tuple[list[Recipe], list[Any], Callable[[int], Any]]:
+    """Build an environment of each context; return the recipe of each, the environments, and what makes one again.
 
-    Raises the errors of `make_any`; then those that exist are closed.
+    Made again, its constructor draws the same from the global generators, which are left as they were: so does a
+    resumed run. Raises the errors of `make_any`; then those that exist are closed.
     """
     recipes = [recipe.at(context) for context in contexts]
     environments: list[Any] = []
+    drawn_from: list[tuple[Any, ...]] = []  # the states of the generators before each
+
+    def again(number: int) -> Any:
+        now = globals_state()
+        restore_globals(drawn_from[number])
+        try:
+            return make_any(recipes[number])
+        finally:
+            restore_globals(now)
+
     try:
         for one in recipes:
+            drawn_from.append(globals_state())
             environments.append(make_any(one))
             check_new(recipe.id, environments)
     except BaseException as error:
@@ -122,7 +135,7 @@ def make_each(recipe: Recipe, contexts: Sequence[EnvContext]) -> tuple[list[Reci
         if isinstance(error, EnvironmentFailed):
             raise _failed_construction(recipe, contexts, len(environments), error) from error
         raise
-    return recipes, environments
+    return recipes, environments, again
 
 
 def check_new(id: str, environments: Sequence[Any]) -> None:

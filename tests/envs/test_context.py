@@ -238,7 +238,7 @@ def test_spaces_that_differ_are_refused_before_the_first_step() -> None:
 
 def test_arguments_of_wrappers_have_placeholders_too() -> None:
     recipe = Recipe("CartPole-v1", wrappers=[{"name": "TimeLimit", "max_episode_steps": "{index + 5}"}, "Autoreset"])
-    _, environments = make_each(recipe, [EnvContext(n) for n in (0, 3)])
+    _, environments, _ = make_each(recipe, [EnvContext(n) for n in (0, 3)])
     assert [one.get_wrapper_attr("_max_episode_steps") for one in environments] == [5, 8]
     assert recipe.differs == "a placeholder in env.wrappers"
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import gymnasium
@@ -13,7 +16,7 @@ import pytest
 import torch
 from fake_environments import Counting
 
-from hive.envs import Recipe, StepRow, describe, make_vector
+from hive.envs import Recipe, StepRow, describe, make_vector, refused, seed_globals
 from hive.envs.vectors.compiled_vector import CompiledVector
 from hive.envs.vectors.native_vector import NativeVector
 from hive.envs.vectors.python_vector import PythonVector
@@ -54,6 +57,38 @@ def test_settings_of_torch_hold_for_the_environments_only(monkeypatch: pytest.Mo
     vector.close()
     monkeypatch.setattr(torch_state, "_environments", None)
     assert type(make_vector("fake_environments:Counting", {}, 2)) is PythonVector
+
+
+class Contest(Counting):
+    """Draws its place when it is constructed, and raises an error of this class at a reset within its episode."""
+
+    def __init__(self, error: str = "RuntimeError") -> None:
+        super().__init__()
+        self.error, self.place = getattr(builtins, error), random.random()
+
+    def reset(self, **given: Any) -> Any:
+        if self.at:
+            raise self.error("not over")
+        return super().reset(**given)
+
+
+def begun_twice(error: str) -> tuple[Any, list[Any]]:
+    """Two contests that are reset within their episodes; and at each reset their places, with the next global draw."""
+    vector: Any = make_vector("test_vector:Contest", {"error": error}, 2)
+    row, found = StepRow.allocate(vector.observation, 2), []
+    with pytest.raises(EnvironmentFailed, match="OSError: not over") if error == "OSError" else nullcontext():
+        for _ in range(2):
+            seed_globals(7)
+            vector.reset([1, 2], row.observations)
+            found.append([*(one.place for one in vector.environments), random.random()])
+            vector.step(np.zeros(2, np.int64), row)
+    return vector, found
+
+
+def test_an_environment_that_is_constructed_again_draws_as_at_first_and_takes_no_draw_of_resets() -> None:
+    vector, (first, again) = begun_twice("RuntimeError")
+    assert first == again
+    assert "RuntimeError: not over" in refused(vector)
 
 
 @pytest.mark.usefixtures("_only_vectorized")

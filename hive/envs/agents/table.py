@@ -12,7 +12,7 @@ from hive.envs.agents.seats import Seat, SeatRows
 from hive.envs.agents.turns import TurnsVector
 from hive.envs.agents.waiting import InTurn
 from hive.envs.context import EnvContext
-from hive.envs.make import make_any, make_each
+from hive.envs.make import make_each
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.kinds import spec_of_kind
 from hive.envs.spaces.spec import EnvironmentSpec
@@ -36,8 +36,8 @@ def make_table(
     infos: of each seat, the names of the values of `info` in its rows; None: those of the recipe. contexts: as of
     `hive.envs.vectors.vector.vector_of`. Raises the errors of `make_any`, and EnvironmentFailed for spaces.
     """
-    recipes, environments = make_each(recipe, contexts or [EnvContext(number) for number in range(count)])
-    return table_of(recipes, environments, seats, bots, infos, construct=lambda number: make_any(recipes[number]))
+    recipes, environments, again = make_each(recipe, contexts or [EnvContext(number) for number in range(count)])
+    return table_of(recipes, environments, seats, bots, infos, construct=again)
 
 
 def table_of(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hive.envs.context import EnvContext
 from hive.envs.loading import close
-from hive.envs.make import make_any, make_compiled, make_each, make_environment, make_games, make_native, takes_native
+from hive.envs.make import make_compiled, make_each, make_environment, make_games, make_native, takes_native
 from hive.envs.random_play import OneVector
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.observation import ObservationSpec
@@ -121,11 +121,10 @@ def vector_of(
         return _with_environment_torch(NativeVector(id, make_native(recipe, count), info, origins))
     elif not recipe.wrappers and (compiled := make_compiled(recipe, count)):
         return compiled
-    recipes, environments = make_each(recipe, contexts or [EnvContext(first + one) for one in range(count)])
+    recipes, environments, again = make_each(recipe, contexts or [EnvContext(first + one) for one in range(count)])
     if has_agents(environments[0]):
-        return _with_one_policy(recipes, environments, first, origins)
+        return _with_one_policy(recipes, environments, first, origins, again)
     options = [one.reset_options for one in recipes]
-    again = _again(recipes)
     vector = PythonVector(with_names(id, recipe.wrappers), environments, info, first, options, origins, again)
     if recipe.preset == "atari":
         return AtariVector(vector, environments, [AtariOptions.of(one.options) for one in recipes])
@@ -148,13 +147,12 @@ def vector_of_one(recipe: Recipe) -> NativeVector | OneVector:
         raise
 
 
-def _again(recipes: Sequence[Recipe]) -> Callable[[int], Any]:
-    """Return what makes one of the environments of these recipes again."""
-    return lambda index: make_any(recipes[index])
-
-
 def _with_one_policy(
-    recipes: Sequence[Recipe], environments: Sequence[Any], first: int, origins: ObservationSpec | None
+    recipes: Sequence[Recipe],
+    environments: Sequence[Any],
+    first: int,
+    origins: ObservationSpec | None,
+    again: Callable[[int], Any],
 ) -> VectorEnvironment:
     """Return environments of several agents that all have the same policy, as a vector with a row of each agent.
 
@@ -171,7 +169,7 @@ def _with_one_policy(
         spec,
         agents=tuple(replace(one, observation=with_origins(one.observation, origins)) for one in spec.agents),
     )
-    table = table_of(recipes, environments, [seat_of_all("", spec)], first=first, construct=_again(recipes))
+    table = table_of(recipes, environments, [seat_of_all("", spec)], first=first, construct=again)
     if not isinstance(table, ParallelVector):
         raise ConfigError(f"the agents of `{recipe.id}` act in turn", hint="`hive up` plays it turn by turn")
     return Alone(table)
