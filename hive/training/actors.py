@@ -43,7 +43,6 @@ from hive.envs import (
     VectorEnvironment,
     Watched,
     can_be_helped,
-    refused,
     statistics_text,
 )
 from hive.envs.configured import changed_env
@@ -61,7 +60,6 @@ from hive.records.run_warnings import (
     GLOBAL_DRAWS,
     MASK_NOT_USED,
     OTHER_SCALE,
-    RESET_REFUSED,
     RUNNING_STATISTICS,
     WARNING,
 )
@@ -124,8 +122,8 @@ class CollectorActor(Actor):
             first = self.source_number * config.collection.envs
             self.apart = Apart(self, config, blueprint.environment, directory, first)
         self.helped: HelpedVector | None = None  # its environments, if they have helpers
-        self.warned_of_draws = self.named_code = self.named_refusal = False
-        self.told: set[str] = set()  # the names of the warnings that environments of several agents have given
+        self.warned_of_draws = self.named_code = False
+        self.told: set[str] = set()  # the names of the warnings and facts that its environments have given
         self.may_help = True  # whether its environments may have helpers
         self.changed = ChangesReader(self.changes, changes_at_start(blueprint))
         self.values = self.changed.at(self.rollouts.produced)  # what callbacks have changed
@@ -326,10 +324,6 @@ class CollectorActor(Actor):
                 self._rebuild(barrier)
             else:
                 self.collector.reset(barrier)
-        if (error := refused(self.collector.vector)) and not self.named_refusal:
-            self.named_refusal = True
-            what = f"environments refuse a reset within an episode ({error}), so they are constructed again at barriers"
-            self.note(FACT, f"{what} (checkpoint.every)", fact=RESET_REFUSED)
 
     def _rebuild(self, start: int) -> None:
         """Replace the environments and reset them at round `start`; the old ones are closed first.

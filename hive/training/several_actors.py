@@ -59,7 +59,7 @@ class PoliciesCollectorActor(Actor):
         self.reset_round = self.schedules[0].barriers.last(self.next)
         self.steps = self.status.counter("env_steps")
         self.skips_not_finite = config.supervision.non_finite == "skip"
-        self.told: set[str] = set()  # the names of the warnings that its environments have given
+        self.told: set[str] = set()  # the names of the warnings and facts that its environments have given
         with self.status(START):
             table = self._new_table(self.reset_round)
             self.collector = crew.collector(self.number, self.incarnation, self.status, table)

@@ -84,6 +84,24 @@ def test_a_cut_game_counts_the_rewards_that_wait_for_a_turn() -> None:
     assert [(one.returns, one.cut) for one in table.ended] == [({"a": 3.0, "b": 4.0}, True)]
 
 
+def test_a_game_that_refuses_a_reset_is_constructed_again_and_told() -> None:
+    class Refuses(TurnGame):
+        def reset(self, seed: int | None = None, options: Any = None) -> None:
+            if self.at:
+                raise RuntimeError("not over")
+            super().reset(seed)
+
+    spec = describe_agents(RECIPE.id, TurnGame(NAMES, [WON]), RECIPE)
+    first, again = (Refuses(NAMES, [WON]) for _ in range(2))
+    table = table_of([RECIPE], [first], [seat_of("policy", spec, NAMES)], construct=lambda number: again)
+    assert isinstance(table, TurnsVector)
+    for _ in range(2):
+        table.reset([0])
+        table.games[0].act(0)
+    assert (first.closed, first.at, again.at) == (True, 1, 1)
+    assert "RuntimeError: not over" in table.refused
+
+
 def test_two_policies_have_columns_of_their_own() -> None:
     table = seated([TurnGame(NAMES, [WON]), TurnGame(NAMES, [WON])], [("b",), ("a",)])
     first, second = table.games

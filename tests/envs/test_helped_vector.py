@@ -93,6 +93,17 @@ class Fails(Counting):
         return super().step(action)
 
 
+class Refuses(Counting):
+    """Refuses to be reset within its episode, but not in this process."""
+
+    own = os.getpid()
+
+    def reset(self, **given: Any) -> Any:
+        if self.at and os.getpid() != self.own:
+            raise RuntimeError("not over")
+        return super().reset(**given)
+
+
 class Forks(Fails):
     """Has forked a process, which outlives the error."""
 
@@ -152,7 +163,7 @@ def vector_of(given: Helping, count: int) -> VectorEnvironment:
 
 def helping(make: Make, helpers: int, info: tuple[str, ...] = (), chosen: bool = False) -> Helping:
     def vector(first: int, count: int) -> VectorEnvironment:
-        return PythonVector("test", [make() for _ in range(count)], info, first=first)
+        return PythonVector("test", [make() for _ in range(count)], info, first, construct=lambda _: make())
 
     one = make()
     one.close()
@@ -203,6 +214,16 @@ def test_helpers_change_no_byte(opened: list[Any], helpers: int) -> None:
     assert np.isfinite(expected["infos"]).any()
     for name, array in expected.items():
         np.testing.assert_array_equal(found[name], array, name)
+
+
+def test_a_reset_that_a_helper_refuses_is_known(opened: list[Any]) -> None:
+    given = helping(Refuses, 1)
+    opened.append(vector := vector_of(given, 2))
+    assert isinstance(vector, HelpedVector)
+    for text in ("", "RuntimeError: not over"):
+        played(vector, given, 3)
+        assert vector.refused.startswith(text)
+        assert bool(vector.refused) == bool(text)
 
 
 def test_an_error_of_a_helper_is_that_of_the_environment(opened: list[Any]) -> None:

@@ -91,6 +91,11 @@ def test_an_environment_that_is_constructed_again_draws_as_at_first_and_takes_no
     assert "RuntimeError: not over" in refused(vector)
 
 
+def test_an_error_of_a_reset_that_is_no_refusal_is_raised() -> None:
+    vector, found = begun_twice("OSError")
+    assert (len(found), refused(vector)) == (1, "")
+
+
 @pytest.mark.usefixtures("_only_vectorized")
 def test_kinds() -> None:
     assert isinstance(make_vector("CartPole-v1", {}, 3), CompiledVector)

@@ -26,7 +26,7 @@ class Alone:
     @property
     def refused(self) -> str:
         """As of `hive.envs.vectors.resetting.Resets`."""
-        return self.table.resets.refused
+        return self.table.refused
 
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
         """Start an episode in every environment, with the seed of its first row; write `observations` [B, ...]."""

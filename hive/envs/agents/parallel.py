@@ -50,8 +50,7 @@ class ParallelVector(Seated):
 
     def __init__(self, id: str, seats: Sequence[SeatRows], bots: Sequence[Mapping[str, Bot]], resets: Resets) -> None:
         """bots: of each environment, agent -> the bot that acts for it. resets: has the environments."""
-        super().__init__(id, resets.environments, seats)
-        self.resets = resets
+        super().__init__(id, resets, seats)
         self.pending = Pending()
         self.tables: list[_Table] = [_Table(number, self, bots[number]) for number in range(self.count)]
         self.each = self.tables

@@ -12,6 +12,7 @@ from hive.envs.agents.notices import Notices
 from hive.envs.agents.seats import EndedEpisode, SeatRows
 from hive.envs.loading import close
 from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.vectors.resetting import Resets
 from hive.envs.vectors.rows import StepRow
 
 
@@ -97,13 +98,19 @@ class Seated:
     runs_python = True
     each: Sequence[OneEnvironment]
 
-    def __init__(self, id: str, environments: Sequence[Any], seats: Sequence[SeatRows]) -> None:
+    def __init__(self, id: str, resets: Resets, seats: Sequence[SeatRows]) -> None:
         self.id = id
-        self.count = len(environments)
-        self.environments = environments
+        self.resets = resets
+        self.environments = resets.environments
+        self.count = len(self.environments)
         self.seats = seats
         self.ended: list[EndedEpisode] = []  # since the caller has last emptied it
         self.notices = Notices(id)
+
+    @property
+    def refused(self) -> str:
+        """As of `Resets`."""
+        return self.resets.refused
 
     @property
     def steps(self) -> NDArray[np.int64]:

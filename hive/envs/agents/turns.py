@@ -58,8 +58,7 @@ class TurnsVector(Seated):
     """`count` environments of agents that act in turn. Arguments: as of `hive.envs.agents.parallel.ParallelVector`."""
 
     def __init__(self, id: str, seats: Sequence[SeatRows], bots: Sequence[Mapping[str, Bot]], resets: Resets) -> None:
-        super().__init__(id, resets.environments, seats)
-        self.resets = resets
+        super().__init__(id, resets, seats)
         self.games: list[Game] = [Game(number, resets, seats, bots[number], self) for number in range(self.count)]
         self.each = self.games
 

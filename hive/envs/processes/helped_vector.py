@@ -147,8 +147,8 @@ class HelpedVector(ProcessVector):
 
     @property
     def refused(self) -> str:
-        """As of `PythonVector`, for the environments of this process."""
-        return refused(self.own)
+        """As of `PythonVector`."""
+        return refused(self.own) or super().refused
 
     @property
     def takes_attributes(self) -> bool:
@@ -279,7 +279,7 @@ class _HelperShare(Share):
         def build(options: Mapping[str, Any]) -> VectorEnvironment:
             return helping.make(first, count, options, [int(seed) for seed in self._seeds[::rows]])
 
-        super().__init__(build, block, first * rows, (first + count) * rows)
+        super().__init__(build, block, first * rows, (first + count) * rows, number)
         self._helping, self._number = helping, number
         self._state = globals_state()
 

@@ -31,10 +31,10 @@ from hive.envs.spaces.differences import check_alike
 from hive.envs.spaces.observation import ObservationSpec
 from hive.envs.spaces.plain_specs import from_plain, to_plain
 from hive.envs.vectors.attributes import set_attributes
-from hive.envs.vectors.row_block import REFUSED_BYTES, RowBlock
+from hive.envs.vectors.row_block import RowBlock
 from hive.envs.vectors.seeding import globals_state, seed_globals
 from hive.envs.vectors.share import Share, follow_orders
-from hive.envs.vectors.vector import VectorEnvironment, refused, vector_of
+from hive.envs.vectors.vector import VectorEnvironment, vector_of
 from hive.plain_data import unpack
 from hive.runtime.memory.segments import Segment
 from hive.runtime.process.stop_signals import do_nothing
@@ -72,7 +72,8 @@ class _EnvironmentShare(Share):
         segment = Segment(block_end, os.fstat(block_end).st_size)
         segment.close()
         block = RowBlock(task.observation, task.action, task.columns, task.infos, task.processes, segment)
-        super().__init__(self._build, block, task.first * task.rows, (task.first + task.count) * task.rows)
+        end = (task.first + task.count) * task.rows
+        super().__init__(self._build, block, task.first * task.rows, end, task.number)
         self._task = task
         self._doing = block.arrays["doing"][task.number]
         self._step_ns = block.arrays["step_ns"][task.number : task.number + 1]
@@ -93,8 +94,6 @@ class _EnvironmentShare(Share):
         """Begin an episode in each environment."""
         self._seed()
         super().reset()
-        if text := refused(self.vector).encode()[:REFUSED_BYTES]:
-            self.block.arrays["refused"][self._task.number, : len(text)] = np.frombuffer(text, np.uint8)
 
     def step(self) -> None:
         """Step each environment once."""

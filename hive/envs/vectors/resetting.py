@@ -14,6 +14,9 @@ from hive.envs.loading import close
 from hive.errors import EnvironmentFailed
 from hive.runtime.actor.error_location import is_interrupt, named
 
+NO_REFUSAL = OSError, MemoryError, ImportError, TypeError, AttributeError, NameError, LookupError, ArithmeticError
+"""Errors of a reset that refuse nothing: something is missing, or the code has a mistake."""
+
 
 def begin(environment: Any, seed: int | None, options: Mapping[str, Any]) -> Any:
     """Call `reset` with a copy of `options`, or without the argument if there are none; return what it returns.
@@ -40,7 +43,8 @@ class Resets:
     """Resets the environments of a vector.
 
     options: of each, for all its resets. construct: makes environment number i again; None: none can be made again.
-    refused: what the first one raised that refused a reset within an episode and so was constructed again, or "".
+    refused: what the first one raised that refused a reset within an episode and could be reset once it was constructed
+    again, or "".
     """
 
     def __init__(
@@ -72,6 +76,8 @@ class Resets:
         except Exception as error:
             if not begun or seed is None or self._construct is None or is_interrupt(error):
                 raise
+            if isinstance(error, NO_REFUSAL):
+                raise
             close(self.environments[index])
             try:
                 self.environments[index] = self._construct(index)  # type: ignore[index]
@@ -80,6 +86,8 @@ class Resets:
                     f"it refused a reset within its episode, {named(error)}, and cannot be made again: {failed}",
                     hint=failed.hint,
                 ) from error
-            self.refused = self.refused or named(error)
+            refusal = named(error)
         prepare(index)
-        return begin(self.environments[index], seed, self._options[index])
+        result = begin(self.environments[index], seed, self._options[index])
+        self.refused = self.refused or refusal
+        return result

@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
+
 from hive import _native
 from hive.envs.vectors.attributes import set_attributes
-from hive.envs.vectors.row_block import RowBlock
-from hive.envs.vectors.vector import VectorEnvironment, let_play
+from hive.envs.vectors.row_block import REFUSED_BYTES, RowBlock
+from hive.envs.vectors.vector import VectorEnvironment, let_play, refused
 from hive.runtime.process.stop_signals import do_nothing
 
 IDLE_S = 60.0  # limit of one wait for an order; the process then waits again
@@ -44,15 +46,18 @@ class Answer(enum.IntEnum):
 
 
 class Share:
-    """The environments whose rows are columns `first` to `end` of the block, and a method that follows orders."""
+    """The environments whose rows are columns `first` to `end` of the block, and a method that follows orders.
 
-    def __init__(self, build: Build, block: RowBlock, first: int, end: int) -> None:
+    number: of the process in the block.
+    """
+
+    def __init__(self, build: Build, block: RowBlock, first: int, end: int, number: int) -> None:
         self.build = build
         self.block = block
         self.row = block.row(first, end)
         self._actions, self._seeds = block.arrays["actions"][first:end], block.arrays["seeds"][first:end]
         self._plays, self._played = block.arrays["plays"], 0
-        self._own = slice(first, end)
+        self._own, self._refused = slice(first, end), block.arrays["refused"][number]
         self.vector: VectorEnvironment | None = None
 
     def follow(self, order: Order) -> None:
@@ -76,6 +81,8 @@ class Share:
         """Begin an episode in each environment."""
         assert self.vector is not None
         self.vector.reset([int(seed) for seed in self._seeds], self.row.observations)
+        if text := refused(self.vector).encode()[:REFUSED_BYTES]:
+            self._refused[: len(text)] = np.frombuffer(text, np.uint8)
 
     def step(self) -> None:
         """Step each environment once."""
