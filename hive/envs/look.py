@@ -143,12 +143,14 @@ def look(
     return looking.found
 
 
-def look_of_run(recipe: Recipe, environments: int, *, beside: bool) -> list[tuple[str, str, str]]:
+def look_of_run(
+    recipe: Recipe, environments: int, *, beside: bool, begin: Callable[[str], object]
+) -> list[tuple[str, str, str]]:
     """Return what a look before a run finds: name, cause and advice of warnings; name and text of facts.
 
-    environments, beside: as of `look`, which documents the errors.
+    environments, beside, begin: as of `look`, which documents the errors.
     """
-    found = look(recipe, LOOK_S, environments, beside=beside, steps=FEW_STEPS)
+    found = look(recipe, LOOK_S, environments, beside=beside, steps=FEW_STEPS, begin=begin)
     facts = found.facts(recipe.id) | ({"look": found.scope} if found.hurried else {})
     warnings = [(one.kind, one.text, one.advice) for one in found.warnings(recipe.id)]
     return [*warnings, *((name, text, "") for name, text in facts.items())]

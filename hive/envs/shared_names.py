@@ -6,6 +6,7 @@ Only values that change while one environment is played are worth naming: those 
 from __future__ import annotations
 
 import random
+import reprlib
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -15,8 +16,8 @@ from typing import Any
 import numpy as np
 
 OTHERS = {"abc", "builtins", "gymnasium", "hive", "pettingzoo", "typing"}  # packages whose classes have no such state
-LONGEST = 2000  # characters of a value that are compared, and elements of one that is read
-MOST_BYTES = 1_000_000  # of an array that is compared
+LONGEST = 2000  # characters of a value that are compared, and parts of one that are read, also of parts
+MOST_BYTES = 1_000_000  # of the arrays of a value that are compared
 
 
 def shared_values(environment: Any) -> dict[str, str]:
@@ -36,16 +37,31 @@ def _digests(names: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         is_code = callable(value) or isinstance(value, ModuleType) or hasattr(type(value), "__get__")
         if not (name.startswith("__") or is_code):
             with suppress(Exception):  # the `__repr__` of any class
-                yield name, _digest(value)[:LONGEST]
+                yield name, _Digest().repr(value)[:LONGEST]
 
 
-def _digest(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return str(hash(value.tobytes()) if value.nbytes <= MOST_BYTES else value.shape)
-    if isinstance(value, list | tuple | dict | set) and len(value) > LONGEST:
-        return str(len(value))
-    if isinstance(value, np.random.Generator):
-        return repr(value.bit_generator.state)
-    if isinstance(value, random.Random):
-        return str(hash(value.getstate()))
-    return repr(vars(value)) if hasattr(value, "__dict__") else repr(value)
+class _Digest(reprlib.Repr):
+    """Writes what `repr` does, but reads LONGEST parts of a value, hashes arrays and generators, and opens objects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = LONGEST
+        self.maxdict = self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdeque = LONGEST
+        self.maxstring = self.maxlong = self.maxother = LONGEST
+
+    def repr1(self, x: Any, level: int) -> str:
+        """Return the text of a value, or of a part of one."""
+        self.left -= 1
+        if self.left < 0:
+            return "..."
+        if isinstance(x, np.ndarray):
+            self.left -= x.nbytes * LONGEST // MOST_BYTES
+            return str(hash(x.tobytes()) if self.left >= 0 else x.shape)
+        if isinstance(x, list | tuple | dict | set) and len(x) > LONGEST:
+            return str(len(x))
+        if isinstance(x, np.random.Generator):
+            return repr(x.bit_generator.state)
+        if isinstance(x, random.Random):
+            return str(hash(x.getstate()))
+        is_object = hasattr(x, "__dict__") and not callable(x)
+        return self.repr_dict(vars(x), level) if is_object else super().repr1(x, level)

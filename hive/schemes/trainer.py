@@ -83,7 +83,7 @@ def trainer(config: Config, directory: Path) -> Topology:
     Raises TopologyError for workers that would wait for each other forever, RecordError, and what a Blueprint raises.
     """
     check_has_transitions(config)
-    environment = environment_of(config, RunDirectory(directory).spaces_file if directory.is_dir() else None)
+    environment = environment_of(config, RunDirectory(directory) if directory.is_dir() else None)
     policies = crew_needed(environment, config)
     if policies is None:
         if not environment.agents:

@@ -50,7 +50,7 @@ from hive.networks.weights.optimizers import FlatOptimizer
 from hive.networks.weights.state import StateLayout
 from hive.networks.weights.wrapper import NetworkWrapper
 from hive.policy.descriptions import describe_policy, described_spaces
-from hive.records import Checkpoint, checkpoint_at
+from hive.records import Checkpoint, RunDirectory, checkpoint_at, read_resume_point
 from hive.runtime import Layout, Status
 from hive.runtime.process.user_code.torch_state import hive_torch
 from hive.training.callbacks.messages import Wanted
@@ -441,20 +441,23 @@ class Blueprint:
         )
 
 
-def environment_of(config: Config, kept: Path | None = None) -> EnvironmentSpec:
+def environment_of(config: Config, directory: RunDirectory | None = None) -> EnvironmentSpec:
     """Build the environment of the config, read its spaces and close it. Raises what it raises, and ConfigError.
 
-    kept: the file with the spaces that processes of environments have told at an earlier start of the run.
+    directory: of the run. It keeps the spaces that processes of environments have told at an earlier start; and a
+    resumed run whose [env] is the same does not look again, since its log has what was found.
     """
+    resumed = None if directory is None else read_resume_point(directory)
+    is_known = resumed is not None and resumed.update > 0 and not any(key.startswith("env.") for key in resumed.changed)
     give_setup(config.run.setup)
     # Also for what the environment's module draws when it is imported; torch's has a fixed seed in a new process.
     seed_globals(stream_seed(config.run.seed, Purpose.describing, 0, 0))
-    with keeping(kept):
+    with keeping(None if directory is None else directory.spaces_file):
         environment = configured_spec(
             config.env,
             config.start_limit_s,
             plays=True,
-            environments=config.collectors * config.collection.envs,
+            environments=0 if is_known else config.collectors * config.collection.envs,
             beside=config.has_neighbours,
         )
         check_evaluation(config, environment)

@@ -7,7 +7,7 @@ import random
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from hive.envs import Recipe
 from hive.envs.look import Look, look
+from hive.envs.shared_names import LONGEST, shared_values
 from hive.envs.spaces.reading_spaces import described_by_child
 from hive.records.run_warnings import DISTURBED, SPACES_CHANGE, STARTS_REPEAT
 
@@ -219,6 +220,37 @@ class Exits(Right):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Part:
+    """Counts how often it is read."""
+
+    __slots__ = ()
+    read = 0
+
+    def __repr__(self) -> str:
+        Part.read += 1
+        return "part"
+
+
+class Large(Right):
+    """Has a large table, in parts of which none is large."""
+
+    table: ClassVar[Any] = {row: [Part()] * 1000 for row in range(1000)}
+
+
+class Waits(Right):
+    """Its step never returns; `close` takes its lock away."""
+
+    def __init__(self, lock: str) -> None:
+        self.lock = Path(lock)
+        self.lock.touch()
+
+    def step(self, action: Any) -> Any:
+        signal.pause()
+
+    def close(self) -> None:
+        self.lock.unlink()
+
+
 ONE = Right()
 
 
@@ -333,6 +365,18 @@ def test_slow_environments_are_looked_at_for_fewer_steps() -> None:
     found = look(Recipe("looked_here:Right"), 0.0, 16, beside=True)
     assert (found.steps, found.hurried) == (0, True)
     assert found.scope == "0 steps of two environments, alone and in turn, as they are slow"
+
+
+def test_of_a_large_value_only_a_part_is_read() -> None:
+    assert "Large.table" in shared_values(Large())
+    assert 0 < Part.read <= LONGEST
+
+
+def test_an_environment_that_waits_in_a_look_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hive.envs.look.LOOK_S", 0.1)
+    lock = tmp_path / "lock"
+    found = described_by_child(Recipe("looked_here:Waits", {"lock": str(lock)}), environments=16, beside=True)
+    assert (found.seen, lock.exists()) == ((), False)
 
 
 def test_a_run_looks_in_a_process_whose_end_ends_nothing() -> None:

@@ -23,6 +23,7 @@ from hive.envs.spaces.reading_spaces import described_by_child
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.envs.vectors import compiled
 from hive.errors import EnvironmentFailed, EnvironmentMissing
+from hive.records import RunDirectory, write_resume_point
 from hive.training import environment_of
 
 leaf = st.sampled_from(
@@ -84,6 +85,28 @@ def test_the_limit_of_the_child_is_that_of_a_run(
     text = '[env]\nid = "CartPole-v1"\n[evaluation]\nenv = { vector = "python" }\n'
     environment_of(load_config("run.toml", sets, text=text))
     assert limits == [limit_s, limit_s]
+
+
+@pytest.mark.parametrize(
+    ("update", "changed", "looks"), [(0, [], True), (8, [], False), (8, ["env.options"], True), (8, ["run.x"], False)]
+)
+def test_a_resumed_run_looks_again_only_at_another_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: int, changed: list[str], looks: bool
+) -> None:
+    asked = []
+
+    def described(recipe: Recipe, limit_s: float, **given: Any) -> EnvironmentSpec:
+        asked.append(given["environments"] > 0)
+        return describe(recipe)
+
+    monkeypatch.setattr(configured, "forks", lambda: True)
+    monkeypatch.setattr(configured, "described_by_child", described)
+    directory = RunDirectory.create(tmp_path, "run")
+    config = load_config("run.toml", text='[env]\nid = "CartPole-v1"\n')
+    environment_of(config, directory)
+    write_resume_point(directory, update, changed=changed)
+    environment_of(config, directory)
+    assert asked == [True, looks]
 
 
 def test_the_comparison_of_a_compiled_environment_is_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ is taken over too, so that no process repeats it. Before a run another child loo
 from __future__ import annotations
 
 import os
+import signal
 import time
 from dataclasses import replace
 from typing import Any
@@ -21,10 +22,13 @@ from hive.envs.recipe import Recipe
 from hive.envs.spaces.plain_specs import from_plain, to_plain
 from hive.envs.spaces.spec import EnvironmentSpec
 from hive.errors import HiveError
+from hive.runtime.actor.interrupted import raise_interrupt
 from hive.runtime.process.user_code.throwaway import Holdings, in_child
 
 CALLS = 4  # constructions for which a look has time; two environments of slower ones are not constructed before a run
-MOST_LOOKS = 2  # times the duration of a look after which its process is ended
+MOST_LOOKS = 2  # times the duration of a look after which its call of the environment is interrupted
+LEAST_S = 1e-6  # of a timer
+LOOK_CLOSE_S = 1.0  # time for `close` of the environments after that; then their process is ended
 
 
 def described_by_child(
@@ -71,10 +75,17 @@ def _seen_by_child(recipe: Recipe, environments: int, *, beside: bool) -> tuple[
         quiet = os.open(os.devnull, os.O_WRONLY)
         for output in (1, 2):  # whatever it prints, a run prints it, too
             os.dup2(quiet, output)
-        return look_of_run(recipe, environments, beside=beside)
+        signal.signal(signal.SIGALRM, raise_interrupt)
+        return look_of_run(recipe, environments, beside=beside, begin=watch)
 
+    def watch(call: str) -> None:
+        left_s = 0.0 if call == "close" else max(end_s - time.monotonic(), LEAST_S)  # 0: without a limit
+        signal.setitimer(signal.ITIMER_REAL, left_s)
+
+    limit_s = MOST_LOOKS * LOOK_S
+    end_s = time.monotonic() + limit_s
     try:
-        found = in_child(work, f"the environment `{recipe.id}`", MOST_LOOKS * LOOK_S, attempts=1)
+        found = in_child(work, f"the environment `{recipe.id}`", limit_s + LOOK_CLOSE_S, attempts=1)
     except HiveError:  # collectors meet it, and report it
         return ()
     return tuple((name, text, advice) for name, text, advice in found)
