@@ -49,7 +49,7 @@ def test_indices_count_on_over_collectors_and_evaluators() -> None:
     blueprint.run = "tells-1"
     collectors: list[Any] = [blueprint.collector(source) for source in range(2)]
     evaluators: list[Any] = [Evaluator.of_run(blueprint, number=number) for number in range(2)]
-    vectors = [*(one.vector for one in collectors), *(one.table.vector for one in evaluators)]
+    vectors = [*(one.vector for one in collectors), *(one.play.table.vector for one in evaluators)]
     found = [told(one) for one in vectors]
     assert [[one.index for one in each] for each in found] == [[0, 1, 2], [3, 4, 5], [6, 7], [8, 9]]
     assert (config.training_indices, config.evaluator_indices) == (range(6), range(6, 10))

@@ -21,6 +21,7 @@ from hive.policy.acting import Acting
 from hive.runtime.memory.status import BUSY, RUNTIME
 from hive.runtime.supervise.diagnostics import ENVIRONMENT
 from hive.training import Blueprint, Evaluation, EvaluationDue, Evaluator, initial_network
+from hive.training.evaluate.play import Play
 
 DUE = EvaluationDue(evaluator=0, turn=40, updates=39, env_steps=640, seconds=1.5)
 TWO = {"evaluation__episodes": 6, "evaluation__envs": 2}
@@ -80,9 +81,10 @@ class Leans(torch.nn.Module):
         return torch.stack([0.1 * (1 - even), 0.1 * even], 1), even
 
 
-def scripted(vector: Scripted, episodes: int, **options: Any) -> Evaluator:
+def scripted(vector: Scripted, episodes: int, *, same_starts: bool = False, **options: Any) -> Evaluator:
     player = Acting(Leans(), ONE_NUMBER, Categorical(2))
-    return Evaluator(LoneTable(vector, ONE_NUMBER), [player], seed=4, episodes=episodes, **options)
+    play = Play(LoneTable(vector, ONE_NUMBER), [player], seed=4, episodes=episodes, **options)
+    return Evaluator(play, same_starts=same_starts)
 
 
 # --- which episodes count
@@ -169,13 +171,13 @@ def test_actions_are_the_mode_of_the_distribution(actions: str) -> None:
     evaluator.begin(DUE)
     seen = torch.from_numpy(evaluator.play.rows[0].observations.copy())
     taken: list[NDArray[Any]] = []
-    step = evaluator.table.vector.step
+    step = evaluator.play.table.vector.step
 
     def watched(chosen: NDArray[Any], row: StepRow) -> None:
         taken.append(chosen.copy())
         step(chosen, row)
 
-    evaluator.table.vector.step = watched  # type: ignore[method-assign]
+    evaluator.play.table.vector.step = watched  # type: ignore[method-assign]
     evaluator.step()
     with torch.no_grad():
         expected = blueprint.distribution.mode(blueprint.network()(seen)[0]).numpy()

@@ -76,7 +76,7 @@ def test_evaluations_of_a_run_may_take_place_without_them() -> None:
     blueprint = Blueprint(config(evaluation__env=f"{{options={ALONE}}}", evaluation__every="{updates=1}"))
     evaluator = Evaluator.of_run(blueprint)
     evaluator.bind(weights_of(blueprint))
-    assert evaluator.table.count == 10
+    assert evaluator.play.table.count == 10
     with pytest.raises(ConfigError, match="differ in parts"):
         Blueprint(config(evaluation__env=f"{{options={ALONE}}}", network__critic_parts='["far.byte"]'))
 

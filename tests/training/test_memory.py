@@ -228,8 +228,8 @@ def test_an_evaluation_begins_every_episode_with_zeros() -> None:
     for envs in (1, 3):
         blueprint = blueprint_of(**KINDS["box"], evaluation__episodes=3, evaluation__envs=envs)
         evaluator = Evaluator.of_run(blueprint)
-        evaluator.table.vector.close()
-        evaluator.table.vector = same_vector(Same, envs)
+        evaluator.play.table.vector.close()
+        evaluator.play.table.vector = same_vector(Same, envs)
         evaluator.bind(weights_of(blueprint)[: blueprint.flat.block_bytes])
         played = evaluator.evaluate(due)
         returns[envs] = played.mean_return, played.deviation

@@ -30,7 +30,7 @@ from hive.runtime import Status
 from hive.training.blueprint import Blueprint
 from hive.training.collect.collector import seed_all_globals
 from hive.training.crew import Crew
-from hive.training.evaluate.play import Play, Player
+from hive.training.evaluate.play import Play
 from hive.training.messages import Evaluation, EvaluationDue
 from hive.training.record.best_policy import is_balanced
 
@@ -65,27 +65,13 @@ def evaluator_contexts(blueprint: Blueprint, number: int) -> list[EnvContext]:
 
 
 class Evaluator:
-    """Evaluates the policies of the seats of `table`, each with the weights of `bind`.
+    """Evaluates the policies of the seats of a play, each with the weights of `bind`.
 
-    players: what acts in each seat. same_starts: whether each evaluation plays the same episodes, as far as they do not
-    follow from the policy. Other arguments: as of `Play`.
+    same_starts: whether each evaluation plays the same episodes, as far as they do not follow from the policy.
     """
 
-    def __init__(
-        self,
-        table: Table,
-        players: Sequence[Player],
-        *,
-        seed: int,
-        episodes: int,
-        sample: bool = False,
-        max_steps: int = 0,
-        same_starts: bool = False,
-        status: Status | None = None,
-    ) -> None:
-        how: dict[str, Any] = {"seed": seed, "episodes": episodes, "max_steps": max_steps}
-        self.play = Play(table, players, sample=sample, status=status, **how)
-        self.table = table
+    def __init__(self, play: Play, *, same_starts: bool = False) -> None:
+        self.play = play
         self.same_starts = same_starts
         self.played: list[Played] = []  # of each policy, after the last step
         self._due: EvaluationDue | None = None
@@ -118,15 +104,10 @@ class Evaluator:
             origins = environment.observation
             vector = configured_vector(env, count, contexts=contexts, spec=spec, household=household, origins=origins)
             table = LoneTable(vector, environment.observation, env.info)
-        return cls(
-            table,
-            [player_of(one) for one in blueprints],
-            seed=config.run.seed,
-            episodes=config.evaluation.episodes,
-            max_steps=config.evaluation.max_steps,
-            same_starts=config.evaluation.same_starts,
-            status=status,
-        )
+        how: dict[str, Any] = {"episodes": config.evaluation.episodes, "max_steps": config.evaluation.max_steps}
+        players = [player_of(one) for one in blueprints]
+        play = Play(table, players, seed=config.run.seed, status=status, **how)
+        return cls(play, same_starts=config.evaluation.same_starts)
 
     def bind(self, *weights: NDArray[np.uint8]) -> None:
         """Evaluate these weights from now on, of each policy: uint8 [block_bytes], read in place."""
@@ -159,7 +140,7 @@ class Evaluator:
         if not self.play.over:
             return None
         wall_s = time.monotonic() - self._started
-        self.played = [_played(self._done, seat, self._due, wall_s) for seat in self.table.seats]
+        self.played = [_played(self._done, seat, self._due, wall_s) for seat in self.play.table.seats]
         self._due = None
         return self.played[0].evaluation
 

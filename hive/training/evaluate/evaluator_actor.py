@@ -195,8 +195,8 @@ class EvaluatorActor(EvaluatingActor):
             household = None if self.apart is None else replace(self.apart.household, may_leave_out=False)
             with keeping(RunDirectory.open(directory).spaces_file):
                 self.evaluator = Evaluator.of_run(blueprint, self.status, self.index, household, crew)
-        if self.apart is not None and isinstance(self.evaluator.table, LoneTable):
-            self.apart.vector = self.evaluator.table.processes
+        if self.apart is not None and isinstance(self.evaluator.play.table, LoneTable):
+            self.apart.vector = self.evaluator.play.table.processes
         self.videos = EpisodeVideos(blueprint, RunDirectory.open(directory), self, crew)
 
     def _apart(self, directory: Path) -> Apart | None:

@@ -95,17 +95,14 @@ class Play:
         self._status = status
         self._phases = (status.phase("policy"), status.phase("env"), status.phase(START)) if status else (0, 0, 0)
 
-    def begin(self, turn: int, first: int = 0, episodes: int = 0) -> None:
+    def begin(self, turn: int, first: int = 0) -> None:
         """Start the first episode of every environment, and abandon what is in progress.
 
         turn: of the weights, which with the seed decides all random numbers. first: number of the first environment,
-        where those of the table are only some of the environments of an evaluation. episodes: of each environment,
-        where it is not the usual number. Raises EnvironmentFailed.
+        where those of the table are only some of the environments of an evaluation. Raises EnvironmentFailed.
         """
         self._turn, self._first = turn, first
-        self._left = (
-            np.full_like(self.quota, episodes) if episodes else self.quota.copy()
-        )  # [E]: episodes still to be counted of each environment
+        self._left = self.quota.copy()  # [E]: episodes still to be counted of each environment
         self._steps = self._rounds = 0
         self._forward = stream_seed(self.seed, Purpose.evaluation_forward, 0, turn)
         self._code = stream_seed(self.seed, Purpose.evaluation_stepping, first, turn)

@@ -31,7 +31,7 @@ from hive.runtime.process.user_code.guest import Guest
 from hive.training.collect.collector import seed_all_globals
 from hive.training.evaluate.evaluator import Evaluator, Played, evaluation_contexts
 from hive.training.evaluate.functions import Bystander, Function, acting_vector
-from hive.training.evaluate.play import Player
+from hive.training.evaluate.play import Play, Player
 from hive.training.messages import Evaluation, EvaluationDue
 from hive.training.policies import Policies
 
@@ -127,7 +127,8 @@ def _play(
         table, players = _table(policies, config, spec, min(envs, episodes), seed)
         try:
             limit = limit_of(config, max_steps)
-            evaluator = Evaluator(table, players, seed=seed, episodes=episodes, sample=sample, max_steps=limit)
+            play = Play(table, players, seed=seed, episodes=episodes, sample=sample, max_steps=limit)
+            evaluator = Evaluator(play)
             evaluator.begin(due_of(next(iter(policies.values()))))
             while evaluator.step() is None:
                 progress(evaluator.done)

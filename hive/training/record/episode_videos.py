@@ -232,7 +232,8 @@ class EpisodeVideos:
         """Record the episodes of environment `first`, each to a file."""
         self.actor.status.enter(self._phase)
         numbers = range(first, self.videos, self.envs)
-        player.play.begin(0 if self.blueprint.config.evaluation.same_starts else due.turn, first, len(numbers))
+        player.play.quota[:] = len(numbers)
+        player.play.begin(0 if self.blueprint.config.evaluation.same_starts else due.turn, first)
         for number in numbers:
             path = evaluation_video(self.folder, due.turn, number, player.suffix)
             ended: list[EndedEpisode] = []
