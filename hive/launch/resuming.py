@@ -50,7 +50,7 @@ from hive.records.owner import give_up, own, owner_of, refusal
 from hive.records.program import read_program
 from hive.records.regular import read_regular
 from hive.records.replaced import keep_replaced, restore_replaced
-from hive.records.run_warnings import CALLBACK_FAILED, ENVIRONMENT_FAILED, NOT_REPEATED
+from hive.records.run_warnings import CALLBACK_FAILED, ENVIRONMENT_FAILED, METHOD_AGAIN, NOT_REPEATED
 from hive.runtime.run.folders import check_socket_paths
 
 # Events and warnings after which a run is not bit-identical to an undisturbed one -> why.
@@ -367,8 +367,8 @@ def _is_of(key: str, names: Sequence[str]) -> bool:
 
 
 def _kinds(directory: RunDirectory) -> set[Any]:
-    """Return the kinds and warnings of all events of a run."""
-    return {event.get(name) for event in read_jsonl(directory.events_file) for name in ("kind", "warning")}
+    """Return the kinds, warnings and facts of all events of a run."""
+    return {event.get(name) for event in read_jsonl(directory.events_file) for name in ("kind", "warning", "fact")}
 
 
 def _why_inexact(directory: RunDirectory, chosen: Checkpoint | None, breaking: Sequence[str]) -> tuple[str, list[str]]:
@@ -390,6 +390,8 @@ def _why_inexact(directory: RunDirectory, chosen: Checkpoint | None, breaking: S
         causes.insert(0, f"`hive resume` changed {listed(changed)}")
     if before is not None and not before.exact and before.update < chosen.update:
         causes.append(before.why or "it was resumed from a state that was not exact")
+    if METHOD_AGAIN in kinds:
+        causes.append("callbacks called a method of environments again and again, which a resumed run calls once")
     if not chosen.scheduled:
         causes.append(f"it was resumed from update {chosen.update:,}, which is no resume barrier")
     return "; ".join(dict.fromkeys(causes)), changed

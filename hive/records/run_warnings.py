@@ -33,6 +33,7 @@ AGENTS_ALIKE = "agents see the same"
 GLOBAL_DRAWS = "global random numbers"  # a fact of a collector with helpers
 NOT_REPEATED = "resume not exact"  # a warning of a collector; it does not end
 RESET_REFUSED = "reset refused"  # a fact of a collector
+METHOD_AGAIN = "method called again"  # a fact of a collector
 ENVIRONMENT_FAILED = "environment failed"  # a warning of a collector whose environments have processes; it does not end
 NOT_SAVED = "checkpoints not written"  # a warning of the recorder; it ends with the next checkpoint
 SINK_FAILED = "sink failed"  # a warning of the recorder; it ends when a new recorder makes the sinks again

@@ -47,7 +47,7 @@ from hive.envs import (
 )
 from hive.envs.configured import changed_env
 from hive.envs.processes.helped_vector import helped_vector
-from hive.envs.vectors.attributes import set_attributes, takes_attributes
+from hive.envs.vectors.attributes import calls_method, set_attributes, takes_attributes
 from hive.envs.vectors.resetting import report_resets
 from hive.errors import ConfigError, EnvironmentFailed, RecordError, VersionGone
 from hive.experience import Purpose, Rollout, steps_in, stream_seed
@@ -59,6 +59,7 @@ from hive.records.run_warnings import (
     FACT,
     GLOBAL_DRAWS,
     MASK_NOT_USED,
+    METHOD_AGAIN,
     OTHER_SCALE,
     RUNNING_STATISTICS,
     WARNING,
@@ -123,6 +124,7 @@ class CollectorActor(Actor):
             self.apart = Apart(self, config, blueprint.environment, directory, first)
         self.helped: HelpedVector | None = None  # its environments, if they have helpers
         self.warned_of_draws = self.named_code = False
+        self.called: set[str] = set()  # the names of methods that callbacks have called of these environments
         self.told: set[str] = set()  # the names of the warnings and facts that its environments have given
         self.may_help = True  # whether its environments may have helpers
         self.changed = ChangesReader(self.changes, changes_at_start(blueprint))
@@ -199,8 +201,20 @@ class CollectorActor(Actor):
             self.steps_single = True
             self._seed_building()
             vector = self.vector()
-        set_attributes(vector, self.values.attributes)
+        self.called.clear()
+        self._give(vector, self.values.attributes)
         return vector
+
+    def _give(self, vector: VectorEnvironment, values: Mapping[str, Any]) -> None:
+        """Give the environments these values; say once that a method is called again, which no resumed run repeats."""
+        set_attributes(vector, values)
+        for environment in getattr(vector, "environments", ())[:1]:
+            again = [name for name in values if name in self.called and METHOD_AGAIN not in self.told]
+            self.called |= {name for name in values if calls_method(environment, name)}
+            if again and self.source_number == 0 and not self.blueprint.config.env.rebuild:
+                self.told.add(METHOD_AGAIN)
+                text = f"callbacks call `{again[0]}` of environments again, and a resumed run calls it once"
+                self.note(FACT, f"{text} (env.rebuild = true does so at each checkpoint)", fact=METHOD_AGAIN)
 
     def _seed_building(self) -> None:
         seed_all_globals(*self._building())
@@ -359,7 +373,7 @@ class CollectorActor(Actor):
             known = {name: pack(value) for name, value in before.attributes.items()}
             attributes = self.values.attributes
             changed = {name: value for name, value in attributes.items() if known.get(name) != pack(value)}
-            set_attributes(self.collector.vector, changed)
+            self._give(self.collector.vector, changed)
 
     def _change_keys(self) -> None:
         for name, value in self.values.keys.items():

@@ -34,6 +34,24 @@ class Leveled(gymnasium.Env[Any, Any]):
         return np.array([self.level, self.side], np.float32)
 
 
+class Growing(Leveled):
+    """Grows when it is told to."""
+
+    def grow(self, levels: int) -> None:
+        self.level += levels
+
+
+class Grows:
+    """Calls `grow` after each of the first rounds, as often as `times` says."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def on_round(self, event: Any) -> None:
+        if event.number <= self.times:
+            event.env.set("grow", event.number)
+
+
 class Follows:
     """Writes down what it is called with, and draws a level every third round."""
 

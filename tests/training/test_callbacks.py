@@ -17,7 +17,9 @@ import pytest
 import hive
 from hive.errors import ActorFailed, CallbackFailed, ConfigError, HiveError, TopologyError, UsageError
 from hive.integrations.optuna import Pruning
-from hive.records import list_checkpoints, read_jsonl
+from hive.launch.resuming import prepare
+from hive.records import list_checkpoints, read_jsonl, read_resume_point
+from hive.records.owner import give_up
 from hive.runtime.process.spawning import CALLBACKS
 from hive.training.callbacks import caller
 from hive.training.callbacks.callback_actor import UserThread
@@ -86,6 +88,16 @@ def test_two_runs_are_the_same() -> None:
     first, second = (trained("own_callbacks:Follows", steps=8 * ROUND_STEPS) for _ in range(2))
     assert first.weights_sha256 == second.weights_sha256
     assert state_of(first).states == state_of(second).states
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_method_of_environments_that_is_called_again_makes_a_resume_inexact(times: int) -> None:
+    result = trained({"name": "own_callbacks:Grows", "times": times}, env={"id": "own_callbacks:Growing"})
+    directory = prepare(str(result.directory), exact=False, sets=["run.steps=1000"], report=lambda line: None)
+    give_up(directory)
+    point = read_resume_point(directory)
+    assert point is not None
+    assert ("callbacks called a method of environments" in point.why) == (times > 1)
 
 
 def test_a_stop_ends_the_run_with_its_reason() -> None:

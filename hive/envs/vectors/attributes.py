@@ -115,9 +115,20 @@ def _has(layer: Any, name: str) -> bool:
     return name in vars_of(layer) or hasattr(type(layer), name)
 
 
-def _set(layer: Any, name: str, value: Any) -> None:
+def calls_method(environment: Any, name: str) -> bool:
+    """Return whether `set_attribute` calls a method instead of setting an attribute or property."""
+    layer = next((layer for layer in layers_of(environment) if _has(layer, name)), None)
+    return layer is None or _is_method(layer, name)
+
+
+def _is_method(layer: Any, name: str) -> bool:
     declared = inspect.getattr_static(type(layer), name, None)
-    if name not in vars_of(layer) and (inspect.isroutine(declared) or isinstance(declared, classmethod | staticmethod)):
+    is_routine = inspect.isroutine(declared) or isinstance(declared, classmethod | staticmethod)
+    return is_routine and name not in vars_of(layer)
+
+
+def _set(layer: Any, name: str, value: Any) -> None:
+    if _is_method(layer, name):
         getattr(layer, name)(value)
     else:
         setattr(layer, name, value)
