@@ -63,5 +63,5 @@ class _Digest(reprlib.Repr):
             return repr(x.bit_generator.state)
         if isinstance(x, random.Random):
             return str(hash(x.getstate()))
-        is_object = hasattr(x, "__dict__") and not callable(x)
-        return self.repr_dict(vars(x), level) if is_object else super().repr1(x, level)
+        opened = x if isinstance(x, dict) else {} if callable(x) else getattr(x, "__dict__", {})
+        return self.repr_dict(opened, level) if opened else super().repr1(x, level)

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -370,6 +371,16 @@ def test_slow_environments_are_looked_at_for_fewer_steps() -> None:
 def test_of_a_large_value_only_a_part_is_read() -> None:
     assert "Large.table" in shared_values(Large())
     assert 0 < Part.read <= LONGEST
+
+
+@pytest.mark.parametrize("part", [OrderedDict(a=1), {"a": 1}, type("Own", (), {})()])
+def test_parts_of_a_value_are_read_as_what_they_hold(part: Any) -> None:
+    class Holds(Right):
+        parts: ClassVar[Any] = [part]
+
+    before = shared_values(Holds())["Holds.parts"]
+    (part if isinstance(part, dict) else vars(part))["a"] = 2
+    assert shared_values(Holds())["Holds.parts"] != before
 
 
 def test_an_environment_that_waits_in_a_look_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
