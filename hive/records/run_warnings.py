@@ -29,6 +29,7 @@ OTHER_SCALE = "statistics of another scale"  # a warning of a collector; it does
 MASK_NOT_USED = "mask not used"  # a warning of a collector; it does not end
 LATE_REWARDS = "rewards after the end"  # warnings of a collector of several agents; they do not end
 REWARDS_AGAIN = "rewards counted again"
+OLD_OBSERVATIONS = "no last observations"
 AGENTS_ALIKE = "agents see the same"
 GLOBAL_DRAWS = "global random numbers"  # a fact of a collector with helpers
 NOT_REPEATED = "resume not exact"  # a warning of a collector; it does not end

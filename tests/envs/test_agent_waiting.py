@@ -17,6 +17,7 @@ from hive.envs.agents.waiting import InTurn, described_agents
 from hive.envs.recipe import Recipe
 from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
+from hive.records.run_warnings import OLD_OBSERVATIONS
 
 RECIPE = Recipe("games:Lights")
 
@@ -147,6 +148,31 @@ def test_a_game_in_turn_in_the_form_of_rllib() -> None:
         rows += [(done.column, done.reward, done.terminated) for done in game.completed]
     assert rows == [(0, 2.0, False), (0, 0.0, True), (1, 1.0, True)]
     assert table.ended[0].returns == {"light_0": 2.0, "light_1": 2.0}
+
+
+class Truncated(Chess):
+    """Ends by a limit, at which both agents see something, or only the one that would act."""
+
+    def __init__(self, *, shows: bool) -> None:
+        super().__init__(agents=2, steps=3)
+        self.shows = shows
+
+    def step(self, actions: Mapping[str, Any]) -> Any:
+        seen, rewards, over, _, infos = super().step(actions)
+        if self.shows:
+            seen = {name: np.array([self.at, i], np.float32) for i, name in enumerate(self.possible_agents)}
+        return seen if over["__all__"] or not self.shows else self.look(), rewards, {"__all__": False}, over, infos
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_the_last_observation_of_the_truncated_is_the_newest_and_an_older_one_is_told(shows: bool) -> None:
+    table = seated(Truncated(shows=shows))
+    (game,) = table.games
+    for _ in range(3):
+        game.act(0)
+    finals = {done.column: done.final.tolist() for done in game.completed if done.truncated}
+    assert finals == {0: [3, 0] if shows else [2, 0], 1: [3, 1]}
+    assert [one.kind for one in table.notices.warnings()] == [OLD_OBSERVATIONS] * (not shows)
 
 
 def test_steps_in_which_no_agent_acts_are_made_with_no_actions() -> None:

@@ -1,6 +1,7 @@
 """What the environments of a table have shown that makes results wrong: warnings of `hive check` and of a run.
 
 late      an agent got a reward after its end, from which no action learns
+old       an agent was truncated without an observation of what it saw then
 alike     the agents of one policy have seen the same in every step, so it cannot treat them differently
 """
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hive.envs.vectors.checks import as_array
-from hive.records.run_warnings import AGENTS_ALIKE, LATE_REWARDS, REWARDS_AGAIN, RunWarning
+from hive.records.run_warnings import AGENTS_ALIKE, LATE_REWARDS, OLD_OBSERVATIONS, REWARDS_AGAIN, RunWarning
 
 ROUNDING = 1e-6  # share of a sum of rewards
 COMPARED = 16  # least steps in which agents saw the same, for the warning
@@ -27,6 +28,7 @@ class Notices:
         self._id = id
         self._late: dict[str, float] = {}  # agent -> the first reward after its end
         self._kept: list[str] = []  # agents whose sums are kept
+        self._old = ""  # the first agent that was truncated without an observation
         self._alike: dict[tuple[str, ...], int] = {}  # agents of a seat -> steps in which all of them saw the same
         self._seen: dict[int, dict[Any, list[int]]] = {}  # game -> agent -> what it saw in its turns, as hashes
 
@@ -37,6 +39,10 @@ class Notices:
     def kept_sum(self, agent: Any) -> None:
         """Note an agent whose rewards are counted again."""
         self._kept.append(str(agent))
+
+    def old_final(self, agent: Any) -> None:
+        """Note an agent that was truncated, and whose last observation is that of its last turn."""
+        self._old = self._old or str(agent)
 
     def compare(self, agents: tuple[str, ...], observations: NDArray[Any], present: NDArray[np.bool_]) -> None:
         """Compare what the agents of a seat see, [B, ...]. present: bool [B], whether they see anything."""
@@ -82,6 +88,12 @@ class Notices:
             cause = f"`{self._id}`: `last()` of `{self._kept[0]}` has rewards again that it had at the turn before"
             advice = "set self._cumulative_rewards[agent] = 0 in `step` for the agent that acts, as AECEnv asks for"
             found.append(RunWarning(REWARDS_AGAIN, cause, advice, 0))
+        if self._old:
+            cause = (
+                f"`{self._id}` truncated `{self._old}` without an observation, so the one of its last turn stands in"
+            )
+            advice = "return an observation of each agent that a step truncates: what follows is valued by it"
+            found.append(RunWarning(OLD_OBSERVATIONS, cause, advice, 0))
         for agents in (agents for agents, steps in self._alike.items() if steps >= COMPARED):
             cause = f"`{self._id}`: {', '.join(agents)} always see the same, so their policy treats them alike"
             advice = "set env.agent_index = true (scheme ippo), or give each a policy of its own in [policies]"

@@ -303,6 +303,8 @@ class Game:
         if agent in self._acted:
             final = None
             if truncated and not terminated:
+                if isinstance(self._environment, InTurn) and agent in self._environment.unseen:
+                    self._notices.old_final(agent)
                 final = copied(view.seen(observation, info, self._state(view), ended=True))
             self.completed.append(Completed(position, column, number, terminated, truncated and not terminated, final))
             if ends:

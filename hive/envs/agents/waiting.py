@@ -59,12 +59,14 @@ def described_agents(recipe: Recipe, environment: Any, *, plays: bool = False) -
 class InTurn:
     """An environment whose agents act in some steps only, in the form of PettingZoo's AECEnv.
 
-    made: steps since it was made. Every other attribute is that of `env`.
+    made: steps since it was made. unseen: agents that the last step has truncated without an observation, so that
+    `observe` returns an older one. Every other attribute is that of `env`.
     """
 
     def __init__(self, env: Any) -> None:
         self.env = env
         self.made = 0
+        self.unseen: set[Any] = set()
 
     def __getattr__(self, name: str) -> Any:
         if name == "env":  # before the constructor has set it
@@ -128,6 +130,7 @@ class InTurn:
                 self._cumulative_rewards[agent] = self._cumulative_rewards.get(agent, 0.0) + float(np.asarray(reward))
             self.infos |= found.infos
             self._end(found)
+            self.unseen = {agent for agent in self.agents if self.truncations[agent]} - found.observations.keys()
             there = {a: seen for a, seen in found.observations.items() if a in self.agents or not found.is_over(a)}
             self._see(there, [agent for agent in self.agents if self._has_ended(agent)])
         raise RuntimeError(f"no agent had an observation in {MOST_STEPS:,} steps, and the episode has not ended")
