@@ -47,6 +47,7 @@ LIMIT_TERMINATED = "limit terminated"
 DISTURBED = "environments disturb each other"  # warnings of a look at two environments, which the first collector logs
 STARTS_REPEAT = "starts repeat"
 SPACES_CHANGE = "spaces change"
+OF_LOOK = (DISTURBED, STARTS_REPEAT, SPACES_CHANGE)
 GIVEN_DATA = "given data"  # a warning of the first collector and of the learner; it does not end
 GOAL_NOT_JUDGED = "goal not judged"  # a warning of the recorder at the end of a run
 UNFINISHED = "unfinished"  # kind of the event of evaluations that had not ended when the run did

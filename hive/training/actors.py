@@ -296,7 +296,7 @@ class CollectorActor(Actor):
         given = self.blueprint.given
         if given is not None and not given.warnings and (found := given.normalized(observations)) is not None:
             self._warn(found.kind, found.text, found.advice)
-        for name, text, advice in self.blueprint.environment.seen:
+        for name, text, advice in self.blueprint.environment.seen or ():
             if advice:
                 self._warn(name, text, advice)
             else:

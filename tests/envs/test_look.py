@@ -387,15 +387,15 @@ def test_an_environment_that_waits_in_a_look_is_closed(tmp_path: Path, monkeypat
     monkeypatch.setattr("hive.envs.look.LOOK_S", 0.1)
     lock = tmp_path / "lock"
     found = described_by_child(Recipe("looked_here:Waits", {"lock": str(lock)}), environments=16, beside=True)
-    assert (found.seen, lock.exists()) == ((), False)
+    assert (found.seen, lock.exists()) == (None, False)
 
 
 def test_a_run_looks_in_a_process_whose_end_ends_nothing() -> None:
     recipe = Recipe("looked_here:FixedSeed")
     ((name, _, advice),) = described_by_child(recipe, environments=16, beside=True).seen
     assert (name, advice != "") == (STARTS_REPEAT, True)
-    assert described_by_child(recipe).seen == ()
+    assert described_by_child(recipe).seen is None
     exits = described_by_child(Recipe("looked_here:Exits"), environments=16, beside=True)
-    assert (exits.seen, exits.action.n) == ((), 2)
+    assert (exits.seen, exits.action.n) == (None, 2)
     named = described_by_child(Recipe("looked_here:Named"), environments=16, beside=True)
     assert [(one[0], one[2]) for one in named.seen] == [("constructor draws", "")]

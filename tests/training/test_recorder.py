@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from hive.records import RunDirectory, best_policy, newest_checkpoint, read_json
 from hive.records.atomic import check_folder
 from hive.records.checkpoints.weights import load_weights
 from hive.records.environments import EnvironmentRow, write_environments
-from hive.records.run_warnings import warnings_of
+from hive.records.run_warnings import STARTS_REPEAT, RunWarning, warnings_of
 from hive.runtime import Actor, Board, Outlet, Publication, Topology
 from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
 from hive.testing import run_inline
@@ -194,6 +195,20 @@ def test_warnings_are_logged_and_known_again_after_a_restart(tmp_path: Path) -> 
     assert run([5, 6, 7, 8]) == [("recovered", "entropy gone", 5000)]  # begins again after a minute
     fixture.directory.events_file.write_text(whole)
     assert run([]) == [("recovered", "entropy gone", 8000)]
+
+
+@pytest.mark.parametrize(("seen", "ended"), [(None, []), ((), [("recovered", STARTS_REPEAT, 0)])])
+def test_a_warning_of_a_look_ends_only_where_a_look_was_repeated(tmp_path: Path, seen: Any, ended: list[Any]) -> None:
+    fixture, events = RecorderFixture(tmp_path), list[tuple[str, str, dict[str, Any]]]()
+    fixture.blueprint.environment = dataclasses.replace(fixture.blueprint.environment, seen=seen)
+    warning = RunWarning(STARTS_REPEAT, "all begin alike", "draw", 0)
+    fixture.directory.events_file.write_text(json.dumps(warning.event) + "\n")
+
+    def look(supervisor: Supervisor) -> None:
+        supervisor.effects.journal = Journal(lambda *event: events.append(event), lambda _: "")
+
+    fixture.run([], watch=look)
+    assert warnings_in(events) == ended
 
 
 class Slow(Recorder):

@@ -67,8 +67,8 @@ def described_by_child(
     return replace(described, seen=_seen_by_child(recipe, environments, beside=beside))
 
 
-def _seen_by_child(recipe: Recipe, environments: int, *, beside: bool) -> tuple[tuple[str, str, str], ...]:
-    """Return what a look at two environments finds, in another child, whose failure is no failure of a run."""
+def _seen_by_child(recipe: Recipe, environments: int, *, beside: bool) -> tuple[tuple[str, str, str], ...] | None:
+    """Return what a look at two environments finds, in another child, whose failure is no failure of a run: None."""
     from hive.envs.look import LOOK_S, look_of_run
 
     def work() -> list[tuple[str, str, str]]:
@@ -87,5 +87,5 @@ def _seen_by_child(recipe: Recipe, environments: int, *, beside: bool) -> tuple[
     try:
         found = in_child(work, f"the environment `{recipe.id}`", limit_s + LOOK_CLOSE_S, attempts=1)
     except HiveError:  # collectors meet it, and report it
-        return ()
+        return None
     return tuple((name, text, advice) for name, text, advice in found)

@@ -30,7 +30,8 @@ class EnvironmentSpec:
     all other environments. takes_turns: whether they act one after the other instead of all at once.
     raw_return: whether wrappers may change rewards, and `info` has the return without them (hive.envs.raw_returns).
     deterministic: False for a program that does not say that equal seeds give equal bytes (hive.envs.external).
-    seen: what a look at two of it has found (hive.envs.look.look_of_run), which tells nothing of its form.
+    seen: what a look at two of it has found (hive.envs.look.look_of_run), which tells nothing of its form; None: there
+    was no look.
     """
 
     id: str
@@ -42,7 +43,7 @@ class EnvironmentSpec:
     takes_turns: bool = False
     raw_return: bool = False
     deterministic: bool = True
-    seen: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
+    seen: tuple[tuple[str, str, str], ...] | None = field(default=None, compare=False)
 
     @property
     def rows(self) -> int:

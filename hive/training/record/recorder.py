@@ -50,6 +50,7 @@ from hive.records.jsonl import tail_jsonl
 from hive.records.owner import Ownership
 from hive.records.run_warnings import (
     NOT_SAVED,
+    OF_LOOK,
     OF_SUPERVISOR,
     RECOVERED,
     RUNNING_STATISTICS,
@@ -154,6 +155,8 @@ class Recorder(Actor):
         logged = {warning.kind for warning in active(logged_warnings(self.directory))}
         self.unsaved = NOT_SAVED in logged
         logged -= {NOT_SAVED, RUNNING_STATISTICS, *OF_SUPERVISOR}  # not the ones that metrics tell
+        if self.incarnation or self.blueprint.environment.seen is None:
+            logged -= {*OF_LOOK}  # of a look that has not been repeated
         held = self.health.active
         self._log_warnings(
             [held[kind] for kind in held.keys() - logged], sorted(logged - held.keys()), self.judged_steps
