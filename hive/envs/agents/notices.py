@@ -1,7 +1,7 @@
 """What the environments of a table have shown that makes results wrong: warnings of `hive check` and of a run.
 
 late      an agent got a reward after its end, from which no action learns
-old       an agent was truncated without an observation of what it saw then
+old       an agent was truncated without a last observation
 alike     the agents of one policy have seen the same in every step, so it cannot treat them differently
 """
 

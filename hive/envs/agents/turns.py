@@ -322,7 +322,7 @@ class Game:
                 self._returns[agent] += late
                 self._notices.late_reward(agent, late)
         for agent in self._environment.agents if cut else ():
-            if agent not in self._over and agent != self._agent:  # whose turn it is has its own
+            if agent not in self._over and agent != self._agent:  # the agent whose turn it is has been credited
                 self._returns[agent] = self._returns.get(agent, 0.0) + self._sum_of(agent)
         returns = {str(agent): returned for agent, returned in self._returns.items()}
         infos = {} if cut else end_episode(self._seats, self.number, self._returns, self._infos)

@@ -27,7 +27,7 @@ from hive.runtime.process.user_code.throwaway import Holdings, in_child
 
 CALLS = 4  # constructions for which a look has time; two environments of slower ones are not constructed before a run
 MOST_LOOKS = 2  # times the duration of a look after which its call of the environment is interrupted
-LEAST_S = 1e-6  # of a timer
+LEAST_S = 1e-6  # shortest duration of a timer
 LOOK_CLOSE_S = 1.0  # time for `close` of the environments after that; then their process is ended
 
 

@@ -156,7 +156,7 @@ class Recorder(Actor):
         self.unsaved = NOT_SAVED in logged
         logged -= {NOT_SAVED, RUNNING_STATISTICS, *OF_SUPERVISOR}  # not the ones that metrics tell
         if self.incarnation or self.blueprint.environment.seen is None:
-            logged -= {*OF_LOOK}  # of a look that has not been repeated
+            logged -= {*OF_LOOK}  # the look has not been repeated
         held = self.health.active
         self._log_warnings(
             [held[kind] for kind in held.keys() - logged], sorted(logged - held.keys()), self.judged_steps

@@ -24,7 +24,7 @@ from hive.runtime.actor.ports import ports_of
 GOAL_POLL_S = 0.002  # seconds between two looks at the rounds of the other policies, at the end of a run
 LOOK_S = 0.05  # seconds between two looks of a learner that has its steps, where rounds have no order
 WORDS = 4
-REASON_BYTES = 200  # of the text why all shall end
+REASON_BYTES = 200  # maximum bytes of the reason why all policies end
 GOAL_BYTES = 8 * WORDS + REASON_BYTES
 ROUNDS, REACHED, LAST, ENDED = range(WORDS)  # positions in a Goal
 
@@ -33,7 +33,7 @@ class Goal(Message):
     """learner -> the other learners. int64 [4] and UTF-8 [REASON_BYTES].
 
     The rounds that its policy has ended; one more than those after which it had its steps, and than those after which
-    all shall end (0 each before that is known); 1 once it has ended its last round; why all shall end.
+    all must end (0 each before that is known); 1 once it has ended its last round; the reason why all end.
     """
 
 
