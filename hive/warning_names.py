@@ -69,7 +69,7 @@ WARNINGS: Mapping[str, WarningKind] = {
         "An environment whose agents act in turn does not clear an agent's rewards when it acts, so they count twice."
     ),
     "no last observations": WarningKind(
-        "Agents that act in turn are truncated without a last observation, so that of their last turn is valued instead."
+        "Agents that act in turn are truncated without a last observation, so the one of their last turn is valued."
     ),
     "rewards after the end": WarningKind(
         "Agents get rewards after their end: returns count them, but no action learns from them."
