@@ -11,6 +11,7 @@ from hive.config import load_config, render
 from hive.config.rules import IDLE
 from hive.errors import ConfigError, TopologyError
 
+SPREAD = "algorithm.exploration_spread=7"
 ENV = '[env]\nid = "CartPole-v1"\n'
 PIPELINED = "collection.communication=pipelined"
 # Scheme, the key with another value than its default, its default, and settings with which it has an effect.
@@ -84,11 +85,14 @@ def test_the_keys_of_a_policy_are_judged_with_its_own_others() -> None:
     [
         ("sac", "CartPole-v1", ["algorithm.target_entropy=-2"], ["algorithm.target_entropy_share=0.5"]),
         ("sac", "Pendulum-v1", ["algorithm.target_entropy_share=0.5"], ["algorithm.target_entropy=-2"]),
-        (
-            "dqn",
-            "CartPole-v1",
-            ["algorithm.exploration_spread=7", "collection.envs=1"],
-            ["algorithm.exploration_spread=7", "collection.envs=2"],
+        *(
+            (
+                "dqn",
+                "CartPole-v1",
+                [SPREAD, "collection.envs=1"],
+                [SPREAD, f"collection={{envs={envs}, workers={workers}}}"],
+            )
+            for envs, workers in ((1, 2), (2, 1), (2, 2))
         ),
     ],
 )

@@ -23,11 +23,13 @@ from hive.records.environments import EnvironmentRow, write_environments
 from hive.records.run_warnings import STARTS_REPEAT, RunWarning, warnings_of
 from hive.runtime import Actor, Board, Outlet, Publication, Topology
 from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
+from hive.schemes import build
 from hive.testing import run_inline
 from hive.training import Blueprint, Evaluation, Metrics, OptimizerState, Recorder, Weights
 from hive.training.messages import CheckpointDue, Improved
 from hive.training.record import recorder
 from hive.training.record.pinned_blocks import LOST_AFTER_S
+from hive.training.replay_floor import NO_LEDGER
 from hive.training.update.learner import Count
 
 
@@ -513,6 +515,21 @@ def test_without_an_evaluator_there_is_no_file(tmp_path: Path) -> None:
     fixture = RecorderFixture(tmp_path)
     fixture.run([1])
     assert not fixture.directory.evaluations_file.exists()
+
+
+def test_a_checkpoint_that_is_written_needs_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, ledgers = RunDirectory.create(tmp_path, "test"), list[int]()
+    unpin = Recorder._unpin
+
+    def unpinned(recorder: Recorder) -> None:
+        ledgers.append(int(recorder.floor.memory.view(np.int64)[0]))
+        unpin(recorder)
+
+    monkeypatch.setattr(Recorder, "_unpin", unpinned)
+    values = {"run__steps": 64, "algorithm__learning_starts": 16, "algorithm__replay_capacity": 64}
+    config = config_of("small_environments:OneState", run__scheme='"dqn"', checkpoint__every="{updates=1}", **values)
+    run_inline(build(config, directory.path), seconds=LIMIT_S)
+    assert {*ledgers} == {NO_LEDGER}
 
 
 # --- the best policy

@@ -8,6 +8,7 @@ from typing import ClassVar
 import pytest
 from small_trainer import config_of
 
+from hive.config import references
 from hive.records import Episode, MetricsRecord, RunDirectory, Video, read_jsonl
 from hive.records.sinks.sinks import ConfigTables
 from hive.training.record.recorder import RunSinks, config_tables
@@ -19,9 +20,11 @@ class Collecting:
     """A user-defined sink that stores everything, by the folder of its run."""
 
     made: ClassVar[dict[Path, Collecting]] = {}
+    is_set_up: ClassVar = False
 
     def __init__(self, folder: Path) -> None:
         self.made[folder] = self
+        self.was_set_up = self.is_set_up
         self.got: list[object] = []
         self.thread = threading.current_thread()
 
@@ -36,6 +39,10 @@ class Collecting:
 
     def close(self) -> None:
         self.got.append("closed")
+
+
+def prepare() -> None:
+    Collecting.is_set_up = True
 
 
 class Raising(Collecting):
@@ -54,10 +61,13 @@ def sinks_of(directory: RunDirectory, warnings: list[str], *names: str) -> RunSi
     return RunSinks(config, directory, warnings.append)
 
 
-def test_a_user_defined_sink_gets_config_metrics_and_videos(directory: RunDirectory) -> None:
+def test_a_user_defined_sink_gets_config_metrics_and_videos_after_run_setup(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from test_run_sinks import Collecting as Imported  # the module that the run imports
 
     warnings: list[str] = []
+    monkeypatch.setattr(references, "_setup", "test_run_sinks:prepare")
     directory.videos.mkdir()
     (directory.videos / "a.gif").touch()
     sinks = sinks_of(directory, warnings, "test_run_sinks:Collecting")
@@ -70,6 +80,7 @@ def test_a_user_defined_sink_gets_config_metrics_and_videos(directory: RunDirect
     assert config["env"]["id"] == "small_environments:OneState"
     video = Video(directory.videos / "a.gif", 3, 30)
     assert others == [RECORD, video, RECORD, "closed"]
+    assert made.was_set_up
     assert made.thread is not threading.current_thread()
     assert not warnings
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import resource
 import shutil
 import signal
 import stat
@@ -78,6 +79,14 @@ def test_signals_end_the_run_and_later_ones_do_no_harm(run: LiveRun) -> None:
         assert handled == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_run_may_open_as_many_files_as_the_system_allows(run: LiveRun) -> None:
+    run.close()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1000, hard))
+    LiveRun(run.directory).close()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
 
 
 def test_a_removed_socket_folder_is_made_again_and_the_run_says_so(run: LiveRun) -> None:

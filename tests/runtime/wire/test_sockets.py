@@ -389,7 +389,9 @@ def test_garbage_on_the_socket_is_harmless(run: Run, folder: Path, address: str)
     run(main)
 
 
-def test_messages_without_the_secret_of_the_run_are_dropped_and_counted(run: Run, address: str) -> None:
+def test_messages_without_the_secret_of_the_run_are_dropped_and_counted(
+    run: Run, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main(opened: Opened) -> None:
         inbox = opened.inbox(address)
         stranger = ZmqTransport(bytes(SECRET_BYTES))
@@ -406,6 +408,7 @@ def test_messages_without_the_secret_of_the_run_are_dropped_and_counted(run: Run
         assert await inbox.until(1) == [[b"ours"]]
 
     run(main)
+    assert [record.args for record in caplog.records] == [(1,), (2,), (4,)]
 
 
 def test_hints_arrive_and_equal_ones_once(run: Run, address: str) -> None:
