@@ -6,6 +6,7 @@ import math
 import os
 import socket
 import sys
+import tempfile
 import threading
 import types
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 import hive
-from hive.errors import ActorFailed, CallbackFailed, ConfigError, HiveError, TopologyError, UsageError
+from hive.errors import ActorFailed, CallbackFailed, ConfigError, HiveError, PlatformError, TopologyError, UsageError
 from hive.integrations.optuna import Pruning
 from hive.launch.resuming import prepare
 from hive.records import list_checkpoints, read_jsonl, read_resume_point
@@ -177,6 +178,14 @@ def test_a_resumed_run_never_calls_the_objects_of_an_earlier_program() -> None:
         result.resume(steps=20 * ROUND_STEPS)
     with pytest.raises(CallbackFailed, match=r"`Quiet` is an object of the program"):
         Caller(0, ["on_round"], "Quiet")
+
+
+def test_objects_need_a_folder_with_a_short_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with pytest.raises(PlatformError, match=str(folder)):
+        trained(Quiet())
 
 
 def test_no_token_is_sent_to_a_socket_that_could_be_another_users(
@@ -397,6 +406,7 @@ def test_a_curriculum_makes_environments_with_its_options() -> None:
     result = trained(env={"curriculum": stages}, steps=8 * ROUND_STEPS)
     assert metrics(result, "curriculum/stage")[-1] == 1
     assert result.episodes == 2 * (2 * 2 + 6), "2 environments: 2 rounds of 2 episodes, 6 rounds of one"
+    assert [event["kind"] for event in read_jsonl(Path(result.directory) / "events.jsonl")].count("changed") == 1
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,9 @@ def both(folder: Path, env: str, change: Callable[[Topology], None] = unchanged,
     assert np.array_equal(one.weights, native.weights)
     counters = 16 * 8
     for run in (one, native):
-        run.optimizer_state[:counters].view(np.int64)[TIMES] = 0
+        counts = run.optimizer_state[:counters].view(np.int64)
+        assert 0 < counts[Count.first_ns] < counts[Count.last_ns]
+        counts[TIMES] = 0
     assert np.array_equal(one.optimizer_state, native.optimizer_state)
     consumed = [run.outcome.channels["gradients"]["consumed"] for run in (one, native)]
     assert consumed[0] == consumed[1]
