@@ -259,12 +259,12 @@ def _examine_agents(
     from hive.envs.agents.examining import PlayedTable, agent_facts, differs
 
     recipe, begun_s = recipe.at(EnvContext(0)), time.perf_counter()
-    table = PlayedTable(recipe, make_any(recipe), seed=0)
+    table = PlayedTable(recipe, make_any(recipe), begin)
     done.make_s = time.perf_counter() - begun_s
     try:
-        played = table.play(steps, limit_s, begin)
+        played = table.play(steps, limit_s)
         left_s = max(limit_s - played.step_s, 0.0)
-        again = PlayedTable.play(table, min(played.steps, REPEATED_STEPS), left_s, begin)
+        again = table.play(min(played.steps, REPEATED_STEPS), left_s)
         if differs(played.rewards, again.rewards):
             done.problems[OTHER_REWARDS] = 1
             done.observations = 1

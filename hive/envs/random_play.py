@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -61,63 +62,33 @@ class OneVector(PythonVector):
         return observation
 
 
-class Player:
-    """A vector that is played. row: the last one. step_s, resets_s: seconds of the last call, without and of resets.
+class Played(ABC):
+    """Something that is played. step_s, resets_s: seconds of the last call, without and of resets.
 
-    infos: the number of values of `info` in its rows. begin: called before each call with what it is, "reset" or
-    "step". All methods raise EnvironmentFailed.
+    begin: called before each call with what it is, "reset" or "step". All methods raise EnvironmentFailed.
     """
 
-    def __init__(
-        self, vector: NativeVector | PythonVector, infos: int = 0, begin: Callable[[str], object] = lambda call: None
-    ) -> None:
-        self.vector = vector
-        self.row = StepRow.allocate(vector.observation, vector.count, infos)
+    def __init__(self, begin: Callable[[str], object] = lambda call: None) -> None:
         self.step_s = self.resets_s = 0.0
-        self._begin = begin
+        self.begin = begin
         self._globals: tuple[Any, ...] | None = None
 
-    @property
-    def returned(self) -> list[Any]:
-        """What the environment returned in the last call, in its form; nothing for a vectorized class."""
-        return self.vector.returned if isinstance(self.vector, OneVector) else []
-
+    @abstractmethod
     def reset(self, seed: int | None, actions: int) -> None:
-        """Begin an episode, with the global generators seeded as in a run; without a seed for None.
+        """Begin an episode. actions: the seed of the actions that follow."""
 
-        actions: the seed of the actions that follow.
-        """
-        self._draw = RandomActions(self.vector.action, self.vector.observation.mask, actions)
-        for values in (self.row.rewards, self.row.terminated, self.row.truncated, self.row.episode_lengths):
-            values[:] = 0  # of what was played before
-        if seed is not None:
-            seed_with_torch(seed)
-        with self._timed("reset"):
-            if seed is None:
-                assert isinstance(self.vector, OneVector)
-                self.vector.begin_again(self.row.observations)
-            else:
-                self.vector.reset(range(seed, seed + self.vector.count), self.row.observations)
-        self.resets_s += self.step_s
-        self.step_s = 0.0
-
+    @abstractmethod
     def step(self) -> None:
         """Make a step; begin an episode where one ends."""
-        self.row.finals.count = 0
-        actions = self._draw(self.row.observations)
-        with self._timed("step"):
-            self.vector.step(actions, self.row)
 
     @contextmanager
-    def _timed(self, call: str) -> Iterator[None]:
-        single = self.vector if isinstance(self.vector, OneVector) else None
-        if single is not None:
-            single.returned, single.resets_s = [], 0.0
-        self._begin(call)
+    def timed(self, call: str) -> Iterator[None]:
+        """Measure a call of the environment."""
+        self.begin(call)
         before = time.perf_counter()
         yield
-        self.resets_s = 0.0 if single is None else single.resets_s
-        self.step_s = time.perf_counter() - before - self.resets_s
+        took_s = time.perf_counter() - before
+        self.step_s, self.resets_s = (took_s, 0.0) if call == "step" else (0.0, took_s)
 
     @contextmanager
     def own_globals(self) -> Iterator[None]:
@@ -128,8 +99,56 @@ class Player:
         self._globals = globals_state()
 
 
+class Player(Played):
+    """A vector that is played. row: the last one. infos: the number of values of `info` in its rows."""
+
+    def __init__(
+        self, vector: NativeVector | PythonVector, infos: int = 0, begin: Callable[[str], object] = lambda call: None
+    ) -> None:
+        super().__init__(begin)
+        self.vector = vector
+        self.row = StepRow.allocate(vector.observation, vector.count, infos)
+
+    @property
+    def returned(self) -> list[Any]:
+        """What the environment returned in the last call, in its form; nothing for a vectorized class."""
+        return self.vector.returned if isinstance(self.vector, OneVector) else []
+
+    def reset(self, seed: int | None, actions: int) -> None:
+        """Begin an episode, with the global generators seeded as in a run; without a seed for None."""
+        self._draw = RandomActions(self.vector.action, self.vector.observation.mask, actions)
+        for values in (self.row.rewards, self.row.terminated, self.row.truncated, self.row.episode_lengths):
+            values[:] = 0  # of what was played before
+        if seed is not None:
+            seed_with_torch(seed)
+        with self.timed("reset"):
+            if seed is None:
+                assert isinstance(self.vector, OneVector)
+                self.vector.begin_again(self.row.observations)
+            else:
+                self.vector.reset(range(seed, seed + self.vector.count), self.row.observations)
+
+    def step(self) -> None:
+        """Make a step; begin an episode where one ends."""
+        self.row.finals.count = 0
+        actions = self._draw(self.row.observations)
+        with self.timed("step"):
+            self.vector.step(actions, self.row)
+
+    @contextmanager
+    def timed(self, call: str) -> Iterator[None]:
+        """Measure a call; the resets in a step of a single environment apart."""
+        single = self.vector if isinstance(self.vector, OneVector) else None
+        if single is not None:
+            single.returned, single.resets_s = [], 0.0
+        with super().timed(call):
+            yield
+        if single is not None and call == "step":
+            self.step_s, self.resets_s = self.step_s - single.resets_s, single.resets_s
+
+
 def play(
-    players: Sequence[Player],
+    players: Sequence[Played],
     seeds: Sequence[int | None],
     *,
     actions: int = 0,
@@ -138,7 +157,7 @@ def play(
 ) -> Iterator[int]:
     """Reset each player with its seed, and step all in turn; yield 0, and after each step how many there were.
 
-    actions: as for `Player.reset`. limit_s: maximum seconds of the steps but the first, in which JAX and numba compile.
+    actions: as for `Played.reset`. limit_s: maximum seconds of the steps but the first, in which JAX and numba compile.
     """
     apart = len(players) > 1
     for player, seed in zip(players, seeds, strict=True):

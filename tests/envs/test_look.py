@@ -390,7 +390,8 @@ def test_an_environment_that_waits_in_a_look_is_closed(tmp_path: Path, monkeypat
     assert (found.seen, lock.exists()) == (None, False)
 
 
-def test_a_run_looks_in_a_process_whose_end_ends_nothing() -> None:
+def test_a_run_looks_in_a_process_whose_end_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hive.envs.look.LOOK_S", 60.0)  # of a busy machine
     recipe = Recipe("looked_here:FixedSeed")
     ((name, _, advice),) = described_by_child(recipe, environments=16, beside=True).seen
     assert (name, advice != "") == (STARTS_REPEAT, True)

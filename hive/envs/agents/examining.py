@@ -6,7 +6,6 @@ with the same words.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from hive.envs.agents.waiting import InTurn, described_agents
 from hive.envs.context import EnvContext
 from hive.envs.make import make_any
 from hive.envs.random_actions import RandomActions
+from hive.envs.random_play import Played, play
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.by_spaces import spaces_text
 from hive.envs.spaces.kinds import kinds_of
@@ -31,6 +31,7 @@ from hive.envs.vectors.rows import StepRow
 from hive.errors import EnvironmentFailed
 from hive.records.run_warnings import AGENTS_ALIKE
 
+SEED = 0  # of the environment and of the actions, which are independent of each other
 SEEN_STEPS, SEEN_S = 64, 1.0  # steps, and their time, in which agents must see something different
 
 
@@ -60,67 +61,68 @@ def seats_by_spaces(spec: EnvironmentSpec) -> list[Seat]:
     return [seat_of("", spec, agents) for agents in kinds_of(spec.agents).values()]
 
 
-class PlayedTable:
-    """One environment, for `play`. A seed decides the actions, independently of the environment."""
+class PlayedTable(Played):
+    """One environment, played with random actions. recipe: with a context. played: what its agents did."""
 
-    def __init__(self, recipe: Recipe, environment: Any, seed: int) -> None:
-        """recipe: that of the environment, with a context."""
+    def __init__(self, recipe: Recipe, environment: Any, begin: Callable[[str], object] = lambda call: None) -> None:
+        super().__init__(begin)
         self.spec = described_agents(recipe, environment)
         self.table = table_of([recipe], [environment], seats_by_spaces(self.spec))
-        self._seed = seed
-        seats = self.table.seats
-        self._rows = [StepRow.allocate(seat.seat.spec.observation, seat.count) for seat in seats]
+        self._rows = [StepRow.allocate(seat.seat.spec.observation, seat.count) for seat in self.table.seats]
         self.played = PlayedAgents()
 
-    def play(self, steps: int, limit_s: float, begin: Callable[[str], object]) -> PlayedAgents:
-        """Play from a reset until the limits; an error of the environment leaves what was played before it.
-
-        limit_s: of all steps but the first. begin: as of `hive.envs.examination.examine`.
-        """
-        specs = [seat.seat.spec for seat in self.table.seats]
-        self.played = PlayedAgents()
-        self._draw = [RandomActions(spec.action, spec.observation.mask, self._seed) for spec in specs]
-        step = self._step_at_once if isinstance(self.table, ParallelVector) else self._turn
-        begin("reset")
-        before = time.perf_counter()
-        if isinstance(self.table, ParallelVector):
-            self.table.reset([self._seed], [row.observations for row in self._rows])
-        else:
-            for seat, row in zip(self.table.seats, self._rows, strict=True):
-                seat.begin()
-                seat.store(row.observations)
-            self.table.reset([self._seed])
-        self.played.first_reset_s = time.perf_counter() - before
-        self._note_late()
-        while self.played.steps < steps and self.played.step_s <= limit_s:
-            begin("step")
-            before = time.perf_counter()
-            step()
-            took_s = time.perf_counter() - before
-            if self.played.steps:
-                self.played.step_s += took_s
+    def play(self, steps: int, limit_s: float) -> PlayedAgents:
+        """Play from a reset until the limits, as `play` has them; an error leaves what was played before it."""
+        done = self.played = PlayedAgents()
+        for number in play([self], [SEED], actions=SEED, steps=steps, limit_s=limit_s):
+            if number == 0:
+                done.first_reset_s = self.resets_s
+            elif number == 1:
+                done.first_step_s = self.step_s
             else:
-                self.played.first_step_s = took_s
-            self.played.steps += 1
+                done.step_s += self.step_s
+            done.steps = number
             for ended in self.table.ended:
-                self.played.returns.append(sum(ended.returns.values()))
-                self.played.lengths.append(ended.steps)
+                done.returns.append(sum(ended.returns.values()))
+                done.lengths.append(ended.steps)
             self.table.ended.clear()
-        return self.played
+        return done
+
+    def reset(self, seed: int | None, actions: int) -> None:
+        """Begin an episode."""
+        assert seed is not None
+        specs = [seat.seat.spec for seat in self.table.seats]
+        self._draw = [RandomActions(spec.action, spec.observation.mask, actions) for spec in specs]
+        with self.timed("reset"):
+            if isinstance(self.table, ParallelVector):
+                self.table.reset([seed], [row.observations for row in self._rows])
+            else:
+                for seat, row in zip(self.table.seats, self._rows, strict=True):
+                    seat.begin()
+                    seat.store(row.observations)
+                self.table.reset([seed])
+        self._note_late()
+
+    def step(self) -> None:
+        """Make a step, or a turn."""
+        with self.timed("step"):
+            if isinstance(self.table, ParallelVector):
+                self._step_at_once(self.table)
+            else:
+                self._turn()
 
     def _note_late(self) -> None:
         if isinstance(self.table, ParallelVector):
             for seat in self.table.seats:
                 self.played.late |= {seat.agents[column] for column in np.flatnonzero(~seat.present)}
 
-    def _step_at_once(self) -> None:
-        assert isinstance(self.table, ParallelVector)
+    def _step_at_once(self, table: ParallelVector) -> None:
         actions = [draw(row.observations) for draw, row in zip(self._draw, self._rows, strict=True)]
         for row in self._rows:
             row.finals.count = 0
-        self.table.step(actions, self._rows)
-        going_on = not self.table.ended
-        for seat, row in zip(self.table.seats, self._rows, strict=True):
+        table.step(actions, self._rows)
+        going_on = not table.ended
+        for seat, row in zip(table.seats, self._rows, strict=True):
             acted = np.flatnonzero(row.valid)
             self.played.there.update(seat.agents[column] for column in acted)
             self.played.rewards += row.rewards[acted].tolist()
@@ -162,9 +164,9 @@ class PlayedTable:
 def see_the_same(recipe: Recipe) -> bool:
     """Whether agents that would share a policy always see the same, while one environment is played for a moment."""
     recipe = recipe.at(EnvContext(0))
-    table = PlayedTable(recipe, make_any(recipe), seed=0)
+    table = PlayedTable(recipe, make_any(recipe))
     try:
-        table.play(SEEN_STEPS, SEEN_S, lambda call: None)
+        table.play(SEEN_STEPS, SEEN_S)
     except EnvironmentFailed:  # a run, and `hive check`, report it
         pass
     finally:
