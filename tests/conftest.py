@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +48,18 @@ for _name in TERMINAL:
 os.environ["TERM"] = "xterm-256color"
 
 
+def _keep_bytecode() -> None:
+    """Keep compiled modules where PYTHONDONTWRITEBYTECODE, which many containers set, forbids them beside the sources.
+
+    Without them each process compiles anew what it imports, and pytest rewrites 700 files, which is 20 s.
+    """
+    if sys.dont_write_bytecode:
+        sys.pycache_prefix = str(LIVE.parents[1] / ".pytest_cache" / "bytecode")
+        sys.dont_write_bytecode = False
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
 def _handle_ignored_signals() -> None:
     """Handle the signals that `nohup`, or `&` in a script, ignores: programs of tests would inherit that, not handlers.
 
@@ -59,6 +72,7 @@ def _handle_ignored_signals() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_keep_bytecode()
 _handle_ignored_signals()
 
 _kill = os.kill
@@ -102,13 +116,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip files without tests of the full tier, because importing all files takes longer than most of its tests."""
+    """Skip files without a test of the tier, because importing all files takes longer than most tests."""
     reached = config.stash[AFFECTED]
     if reached is not None and collection_path.match("test_*.py") and collection_path not in reached:
         return True
-    if config.option.markexpr != "full" or not collection_path.match("test_*.py"):
+    tier = config.option.markexpr
+    if tier not in ("full", "not full") or not collection_path.match("test_*.py"):
         return None
-    return True if "mark.full" not in collection_path.read_text() else None
+    text = collection_path.read_text()
+    has_none = "mark.full" not in text if tier == "full" else "\npytestmark = pytest.mark.full(" in text
+    return True if has_none else None
 
 
 def rotation(config: pytest.Config) -> str:
@@ -143,17 +160,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _leave_out_repeating(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep a quarter of the tests that repeat others; of a function that repeats itself, one of its cases at least."""
     if (chosen := rotation(config)) == "all" or config.args_source is pytest.Config.ArgsSource.ARGS:
         return
+    cases = Counter(_function_of(item) for item in items if _repeats(item) == "rotates")
+    alone = {_function_of(item) for item in items if not _repeats(item)}
+    seen = Counter[str]()
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
-        mark = item.get_closest_marker("full")
-        repeats = (mark is not None and mark.kwargs.get("rotates")) or item.get_closest_marker("rotates")
-        turn = zlib.crc32(item.nodeid.encode()) % ROTATIONS
-        (left if repeats and str(turn) != chosen else kept).append(item)
+        repeats, function = _repeats(item), _function_of(item)
+        turn, parts = zlib.crc32(item.nodeid.encode()), ROTATIONS
+        if repeats == "rotates" and function not in alone and cases[function] > 1:
+            turn, parts = zlib.crc32(function.encode()) + seen[function], min(cases[function], ROTATIONS)
+            seen[function] += 1
+        (left if repeats and turn % parts != int(chosen) % parts else kept).append(item)
     config.hook.pytest_deselected(items=left)
     items[:] = kept
+
+
+def _repeats(item: pytest.Item) -> str:
+    """Return the mark by which a test repeats others, "": it does not."""
+    if (mark := item.get_closest_marker("full")) is not None:
+        return "full" if mark.kwargs.get("rotates") else ""
+    return "rotates" if item.get_closest_marker("rotates") else ""
+
+
+def _function_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 def pytest_collection_finish() -> None:

@@ -6,6 +6,7 @@ import pytest
 from affected import EVERYTHING, TESTS, affected, defining, file_of, imported
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("changed", "reached", "spared"),
     [

@@ -126,6 +126,7 @@ CONFIGS = {
 }
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("settings", CONFIGS)
 @pytest.mark.parametrize("kind", KINDS)

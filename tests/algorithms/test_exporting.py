@@ -176,6 +176,7 @@ def saved(
     return write_checkpoint(root, 7, tensors=flat.arrays(block), parts={}, state=state)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("case", CASES)
 def test_onnxruntime_acts_as_hive_on_1000_observations(tmp_path: Path, case: str) -> None:
     place = saved(tmp_path, **CASES[case])

@@ -166,6 +166,7 @@ CONFIGS = {
 # --- loss and gradient
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("lagged", [False, True])
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("settings", CONFIGS)

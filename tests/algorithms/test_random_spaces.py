@@ -379,6 +379,7 @@ def in_units(dtype: str, low: float, high: float, values: list[int]) -> list[flo
     return [float(value - values[0] if abs(values[0]) > 2**24 else value) for value in values]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("scheme", sorted(LEARNERS))
 def test_every_network_sees_numbers_of_every_dtype_in_their_unit(scheme: str) -> None:
     every = [(dtype, *bounds) for dtype, ranges in UNITS.items() for bounds in ranges]

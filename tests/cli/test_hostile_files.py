@@ -53,6 +53,7 @@ def see(place: Place) -> None:
         assert all(line.isprintable() for line in (done.out + done.err).split("\n"))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("value", SOME, ids=ascii)
 def test_views_of_a_summary_with_a_hostile_value(place: Place, value: Any) -> None:
     directory = place.ended("cart")
@@ -66,6 +67,7 @@ def test_views_of_a_summary_with_a_hostile_value(place: Place, value: Any) -> No
         see(place)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("value", SOME, ids=ascii)
 def test_views_of_lines_with_a_hostile_value(place: Place, value: Any) -> None:
     directory = place.lost("cart")

@@ -88,6 +88,7 @@ def answering(folder: Path, sent: bytes) -> Iterator[None]:
         assert not thread.is_alive()
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("sent", ANSWERS.values(), ids=ANSWERS)
 def test_every_command_ends_with_one_clear_error(place: Place, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
     monkeypatch.setattr(control, "ANSWER_S", 0.01)

@@ -141,6 +141,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("case", DAMAGE)
 def test_a_damaged_file_is_one_error_before_anything_is_allocated(file: Path, case: str) -> None:
     damage, cause = DAMAGE[case]

@@ -450,6 +450,7 @@ def forge(checkpoint: Path, **values: object) -> None:
     done.write_text(json.dumps(listing))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("value", [None, "x", -1, 10**30, 1.5, True, [1], {"a": 1}, float("nan")], ids=ascii)
 @pytest.mark.parametrize("key", ["env_steps", "updates", "gradient_workers", "per_version"])
 def test_a_checkpoint_with_a_hostile_value_is_named_and_an_older_one_used(

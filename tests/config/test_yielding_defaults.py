@@ -73,6 +73,7 @@ def refused_for_a_default(scheme: str, given: str) -> str:
     return ""
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_no_default_of_a_scheme_excludes_a_value_of_a_restricted_key(scheme: str) -> None:
     assert [text for given in given_keys(scheme, RESTRICTED, 2) if (text := refused_for_a_default(scheme, given))] == []

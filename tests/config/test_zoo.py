@@ -266,6 +266,7 @@ LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] *
 MERGES = f"a: &a {{{', '.join(f'k{n}: 1' for n in range(100))}}}\n" + "".join(f"b{n}: {{<<: *a}}\n" for n in range(30))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("text", "cause"),
     [

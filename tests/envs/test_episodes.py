@@ -117,6 +117,7 @@ FLAGS: dict[str, Form] = {
 CASES = [*((name, "bool") for name in REWARDS), *(("float64", name) for name in FLAGS), ("numbers", "plain")]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("rewards", "flags"), CASES)
 @pytest.mark.parametrize(("resets_in_next_step", "limit"), [(False, 0), (True, 0), (False, 5)])
 def test_rows_are_those_of_numpy(rewards: str, flags: str, resets_in_next_step: bool, limit: int) -> None:

@@ -203,6 +203,7 @@ def played(vector: VectorEnvironment, given: Helping, steps: int = STEPS) -> dic
     return found
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("helpers", [1, 2, 50])
 def test_helpers_change_no_byte(opened: list[Any], helpers: int) -> None:
     alone, helped = (helping(lambda: Parts(truncates=5), number, ("luck",)) for number in (0, helpers))
@@ -270,6 +271,7 @@ def test_a_helper_that_crashes_is_an_error_that_names_the_line(opened: list[Any]
         played(vector, given)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("of", ["init", "reset", "step"])
 @pytest.mark.parametrize("library", ["numpy", "python", "torch"])
 def test_draws_from_global_generators_are_seen(opened: list[Any], library: str, of: str) -> None:

@@ -264,6 +264,7 @@ def looked(kind: Any, *, beside: bool = True, **options: Any) -> Look:
     return look(Recipe(f"looked_here:{kind.__name__}", options), 60.0, 16, beside=beside)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("kind", [Right, OneStart, DrawsGlobally])
 def test_nothing_is_found_in_what_is_right(kind: Any) -> None:
     found = looked(kind)
@@ -271,6 +272,7 @@ def test_nothing_is_found_in_what_is_right(kind: Any) -> None:
     assert found.steps == 200
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("kind", "what", "name"),
     [

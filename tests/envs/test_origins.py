@@ -141,6 +141,7 @@ def test_agents_of_equal_spaces_have_one_origin() -> None:
     assert [agent.observation.origin for agent in spec.agents] == [(1.7e9,), (1.7e9,)]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("processes", [0, 1])
 def test_later_starts_of_a_run_store_observations_with_its_first_origins(processes: int, tmp_path: Path) -> None:
     sets = [f"env.id={__name__}:Clock", f"env.processes={processes}"]

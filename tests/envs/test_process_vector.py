@@ -53,6 +53,7 @@ def rows_of(vector: Any, seeds: list[int], steps: int) -> list[Any]:
     return found
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("processes", ["each", "2"])
 def test_rows_are_those_of_the_same_environments_in_one_process(processes: str) -> None:
     env = EnvConfig(id="CartPole-v1", vector="python", options={"max_episode_steps": 15})

@@ -73,6 +73,7 @@ def test_the_first_class_of_a_user_in_a_process_calls_it_and_no_later_one(calls:
     assert len({first, own, second}) == 3
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("processes", [0, 1])
 def test_environments_are_built_after_it(processes: int, calls: Path) -> None:
     env = load_config("run.toml", [f"env.id={__name__}:Windy", f"env.processes={processes}"], text="").env

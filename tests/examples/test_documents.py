@@ -63,6 +63,7 @@ def executed(folder: Path) -> frozenset[str]:
     return frozenset(names)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("document", EXECUTED)
 def test_plain_scripts_execute_its_classes(document: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     missing = set(EXECUTED[document]) - executed(tmp_path_factory.getbasetemp() / "documents")

@@ -35,6 +35,7 @@ def test_it_evolves_a_policy() -> None:
     assert 2 <= int(words[4]) <= 10
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("seed", range(2))
 def test_policies_are_bit_identical_after_kills(seed: int) -> None:
     outcome = survived(half_way, seed, deaths=4, after=300).outcome

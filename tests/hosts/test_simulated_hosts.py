@@ -61,6 +61,7 @@ def test_the_schedules_cover_the_modes_and_faults() -> None:
     assert str(schedule(17)).startswith("seed 17: hosts.cores=")
 
 
+@pytest.mark.rotates
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("seed", FOUND)
 def test_schedules_that_showed_a_fault_pass(seed: int) -> None:
@@ -73,6 +74,7 @@ def test_a_seed_fixes_the_schedule() -> None:
     assert (first.callbacks, first.virtual_s) == (second.callbacks, second.virtual_s)
 
 
+@pytest.mark.rotates
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("seed", range(4))
 def test_evaluations_and_their_requests_are_sent_again(seed: int) -> None:

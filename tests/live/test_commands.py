@@ -88,6 +88,7 @@ def scheme(config, directory):
 """
 
 
+@pytest.mark.rotates
 @pytest.mark.usefixtures("cold")  # warm it may have begun
 @pytest.mark.parametrize("words", [(), pytest.param(("-d",), marks=pytest.mark.rotates)])
 def test_an_interrupt_at_the_very_start_leaves_nothing(house: House, words: tuple[str, ...]) -> None:

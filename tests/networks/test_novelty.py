@@ -55,6 +55,7 @@ def some_rows(spec: ObservationSpec, count: int, seed: int = 1) -> Tensor:
     return torch.from_numpy(rows)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_falls_where_the_predictor_learns(kind: str) -> None:
     spec = observation_spec("Any-v0", KINDS[kind])

@@ -129,6 +129,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], float]] = {
 FULL = pytest.mark.full(reason="other cases find what it finds, in less time", rotates=True)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=[FULL] if case in ("a goal, SAC", "planes") else []) for case in CASES]
 )

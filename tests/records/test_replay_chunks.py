@@ -430,6 +430,7 @@ def test_a_list_of_files_that_cannot_be_right_is_refused(
         checkpoint.read_replay(rings(1))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("change", "cause"),
     [

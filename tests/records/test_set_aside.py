@@ -133,6 +133,7 @@ def again(run: RunDirectory) -> None:
 FAULTS = [KilledError(), OSError(errno.ENOSPC, "no space left on device")]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("error", FAULTS, ids=["killed", "full disk"])
 def test_after_a_fault_at_any_operation_nothing_is_lost_and_a_repetition_completes_it(
     original: Path, tmp_path: Path, error: BaseException

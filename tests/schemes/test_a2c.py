@@ -29,6 +29,7 @@ def train(folder: Path, env: str = "Bandit", **values: Any) -> tuple[Outcome, Ru
     return run_inline(build(config, directory.path), seconds=LIMIT_S), directory
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("mode", ["synchronous", "pipelined"])
 def test_it_learns_until_the_return_is_reached(tmp_path: Path, mode: str) -> None:
     """Guessing earns 0.5 of 1."""

@@ -37,6 +37,7 @@ def test_it_runs_to_its_end(tmp_path: Path, workers: int) -> None:
     assert outcome.channels["gradients"]["consumed"] == run.results["updates"]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_it_learns_until_the_return_is_reached(tmp_path: Path, workers: int) -> None:
     """Guessing earns 0.5 of 1."""

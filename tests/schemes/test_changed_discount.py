@@ -24,6 +24,7 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("kind", RUNS)
 def test_collectors_use_the_changed_discount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     used: dict[int, list[float]] = {}

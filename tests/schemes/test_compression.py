@@ -47,6 +47,7 @@ def test_placement_changes_no_byte(tmp_path: Path, name: str) -> None:
     assert len({run.outcome.digest for run in runs}) == 1
 
 
+@pytest.mark.rotates
 @every_compression
 @pytest.mark.parametrize("mode", IN_STEP)
 def test_decentralized_replicas_have_the_learners_bytes(tmp_path: Path, name: str, mode: str) -> None:
@@ -88,6 +89,7 @@ LEARN: dict[str, Any] = {
 }
 
 
+@pytest.mark.rotates
 @every_compression
 def test_it_learns_until_the_return_is_reached(tmp_path: Path, name: str) -> None:
     """Guessing earns 0.5 of 1; test_a2c shows that without learning the return is not reached by chance."""

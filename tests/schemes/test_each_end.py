@@ -74,6 +74,7 @@ def values_of(blueprint: Blueprint) -> Any:
         return outputs[1].numpy() if of_actions is None else of_actions(outputs[0].numpy()).max(1)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     "scheme", [pytest.param(name, marks=pytest.mark.rotates) if name in AS_OTHERS else name for name in RUNS]
 )

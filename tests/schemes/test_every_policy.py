@@ -156,6 +156,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 FULL = pytest.mark.full(reason="whole runs of all keys: 60 s", rotates=True)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     "number", [number if number < EVERYDAY else pytest.param(number, marks=FULL) for number in range(CASES)]
 )

@@ -89,6 +89,7 @@ class Picky(GradientWorkerActor):
 PLACES = [("ppo", 2, 1), ("impala", 2, 1), ("impala", 1, 2), ("impala", 2, 2), ("impala", 2, 4), ("impala", 4, 4)]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("scheme", "collectors", "workers"), PLACES)
 def test_lags_stay_within_max_lag(tmp_path: Path, scheme: str, collectors: int, workers: int) -> None:
     """Older rollouts are dropped and counted. An update may come between the claims of a rollout and its gradient."""
@@ -117,6 +118,7 @@ def test_stale_rollouts_are_dropped_and_counted(tmp_path: Path) -> None:
     assert "stale" not in generous.dropped("rollouts")
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("stale", ["drop", "scale", "accept"])
 def test_stale_gradients(tmp_path: Path, stale: str) -> None:
     """Four workers at once: their gradients are of the same weights, and all but the first ones are too old."""

@@ -67,6 +67,7 @@ RARE = ("c51", "qr-dqn", "td3 2 x 2", "ddpg")
 FULL = pytest.mark.full(reason="what it shows, another algorithm of the memory shows, too", rotates=True)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", [pytest.param(name, marks=FULL if name in RARE else ()) for name in RUNS])
 def test_every_step_that_was_applied_is_counted_once(tmp_path: Path, name: str) -> None:
     scheme, values = RUNS[name]
@@ -96,6 +97,7 @@ def test_a_replica_has_the_same_statistics(tmp_path: Path) -> None:
     assert ends[0] != normalised(tmp_path, "a2c", **TWO, run__seed=2).outcome.digest
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     "name", ["a2c 2 x 2", "dqn 2 x 2", *(pytest.param(name, marks=FULL) for name in ("ppo 2 x 2", "sac", "td3 2 x 2"))]
 )

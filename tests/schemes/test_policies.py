@@ -44,6 +44,7 @@ def ends(directory: RunDirectory) -> dict[str, str]:
     }
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("game", GAMES)
 def test_each_policy_learns_its_own_game(tmp_path: Path, game: str) -> None:
     """Random guesses earn 4 of 8; one policy for both agents could earn no more than that in both."""
@@ -60,6 +61,7 @@ def test_each_policy_learns_its_own_game(tmp_path: Path, game: str) -> None:
         assert newest.mean_return > 0.8 * MOST, name
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("game", GAMES)
 def test_every_placement_gives_the_same_weights_of_each(tmp_path: Path, game: str) -> None:
     found = []
@@ -77,6 +79,7 @@ def test_two_by_two_gives_the_same_weights_twice(tmp_path: Path) -> None:
     assert first == second
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("game", GAMES)
 def test_a_run_resumed_at_a_common_barrier_is_that_of_an_undisturbed_one(tmp_path: Path, game: str) -> None:
     steps = 2_400 if game == GAMES[1] else 1_200  # 100 episodes have ended before, so that a return can end the run

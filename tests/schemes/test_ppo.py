@@ -43,6 +43,7 @@ def test_it_is_the_trainer_with_ppo_in_it(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     "values",
     [
@@ -67,6 +68,7 @@ def test_a_learning_rate_near_nothing_learns_nothing(tmp_path: Path) -> None:
     assert run.results["mean_return_100"] < 0.7
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     "policy",
     [
@@ -149,6 +151,7 @@ def trained(folder: Path, scheme: str, **values: Any) -> tuple[int, NDArray[np.f
     return int(run.results["updates"]), left[0]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize("algorithm", ["ppo", "a2c", "a2c normalised", "impala"])
 def test_several_gradient_workers_are_one(tmp_path: Path, algorithm: str, workers: int) -> None:

@@ -50,6 +50,7 @@ def within(checkpoint: Checkpoint, per_round: int) -> bool:
     return checkpoint.update % per_round != 0
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_resumed_run_continues(tmp_path: Path, name: str) -> None:
     options = {"run__scheme": f'"{name.split()[0]}"', "checkpoint__every": "{}", "checkpoint__keep": 1000}
@@ -76,6 +77,7 @@ def test_a_resumed_run_continues(tmp_path: Path, name: str) -> None:
     assert outcome.results["updates"] > checkpoint.state["updates"]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", ["a2c", "ppo", "rapid"])
 def test_an_overdue_save_leaves_the_run_bit_identical(tmp_path: Path, name: str) -> None:
     """The recorder holds a turn as for any other save, and no actor resets."""

@@ -75,6 +75,7 @@ def test_decentralized_workers_follow_the_same_schedules(tmp_path: Path) -> None
 FULL = pytest.mark.full(reason="the noise of a rollout is drawn in the same way", rotates=True)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[FULL] if "dictionary" in name else []) for name in RUNS])
 def test_a_resumed_run_is_the_run_that_went_on(tmp_path: Path, name: str) -> None:
     """From its first cut and a late one: a checkpoint holds all that schedules and the ends of rounds depend on."""

@@ -41,6 +41,7 @@ def test_kills_of_any_actor_end_both_policies_after_the_same_round(mode: str) ->
         assert outcome.state == "finished"
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("interval", [1, 2, 4])
 @pytest.mark.parametrize("lag", [0, 1])
 @pytest.mark.parametrize("reduced", [1, 2])

@@ -61,6 +61,7 @@ def test_the_schedules_cover_the_modes_and_sizes() -> None:
     assert str(schedule(17)).startswith("seed 17: collection.workers=")
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("seed", FIRST)
 def test_kills_change_no_byte_and_lose_no_round(quick: pytest.MonkeyPatch, seed: int) -> None:
     assert run(schedule(seed)).wrong == []

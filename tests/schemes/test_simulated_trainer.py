@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "simulate"
 MODES = ("synchronous", "pipelined", "asynchronous")
 SEEDS = range(300)  # seeds that CI simulates
-FIRST = 25  # number of these seeds in the everyday tier
+FIRST = 8  # number of these seeds in the everyday tier
 PATIENCE_S = 20.0  # timeout in virtual seconds; a run that ends takes less than 2
 LIMIT_S = 3_600  # timeout of a program, in seconds; only a hung program reaches it
 
@@ -134,6 +134,7 @@ def small(
     return Schedule(0, (*size, *sets), per_round, moments, faults or Faults())
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
     ("sets", "per_round", "moments"),
@@ -227,7 +228,7 @@ def verdict(seed: int) -> tuple[list[str], tuple[Any, ...]]:
     return simulation.wrong, told(simulation)
 
 
-DOZENS = range(30)
+DOZENS = range(10)
 
 
 def test_sound_slots_break_no_promise(quick: pytest.MonkeyPatch) -> None:
@@ -396,7 +397,7 @@ def test_a_broken_transition_is_found_and_the_seed_that_finds_it_replays_exactly
     mutant: type[Broken], symptom: str, quick: pytest.MonkeyPatch
 ) -> None:
     quick.setattr(SlabView, "Words", mutant)
-    seed, (wrong, story) = next((seed, found) for seed in DOZENS if (found := verdict(seed))[0])
+    seed, (wrong, story) = next((seed, found) for seed in range(30) if (found := verdict(seed))[0])
     assert any(re.search(symptom, text) for text in wrong), (seed, wrong)
     assert verdict(seed) == (wrong, story)
     gc.collect()
@@ -444,6 +445,7 @@ def test_a_target_that_does_not_follow_its_schedule_is_found(mutant: Any, quick:
     assert any("does not follow its schedule" in text for text in wrong)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("seed", [1, 5, 36])
 def test_a_schedule_is_the_same_however_fast_the_machine_is(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     planned = schedule(seed, most=8)
@@ -495,10 +497,11 @@ BOOTSTRAP = ("gradients.bootstrap_rounds=2",)
 PIPELINED = ("collection.communication=pipelined", "collection.max_lag=3")
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("sets", "per_round", "after"),
     [
-        pytest.param(BOOTSTRAP, 2, True, id="bootstrap, after"),
+        pytest.param(BOOTSTRAP, 2, True, marks=pytest.mark.rotates, id="bootstrap, after"),
         pytest.param(PIPELINED, 1, False, marks=pytest.mark.rotates, id="pipelined, before"),
         pytest.param(BOOTSTRAP, 2, False, marks=OTHER_MODE, id="bootstrap, before"),
         pytest.param(PIPELINED, 1, True, marks=OTHER_MODE, id="pipelined, after"),
@@ -581,6 +584,7 @@ def test_the_first_schedules_break_no_promise(program: Callable[..., int], capsy
     assert re.fullmatch(rf"{FIRST} schedules, [\d,]+ callbacks in [\d.]+ s: 0 failed\n", capsys.readouterr().out)
 
 
+@pytest.mark.full(reason="twenty runs of the simulator, which a seed repeats")
 def test_failing_seeds_are_named_and_can_be_had_again(
     program: Callable[..., int], quick: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

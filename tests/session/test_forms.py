@@ -276,6 +276,7 @@ def module_of(target: Any, folder: Path) -> Any:
     return getattr(module, name)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("form", WORKS)
 def test_a_form_gives_the_same_elsewhere(form: str, program: Program, tmp_path: Path) -> None:
     if form in ("tables", "market data"):

@@ -233,6 +233,7 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_seed_ends_with_the_same_bytes(tmp_path: Path, mode: str) -> None:
     first, second, other = (train(tmp_path, run__seed=seed, **MODES[mode]) for seed in (1, 1, 2))
@@ -312,6 +313,7 @@ LAGS = [  # collectors, broadcast interval, collection lag, bootstrap rounds, gr
 ]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("collectors", "interval", "lag", "bootstrap_rounds", "gradient_lag"), LAGS)
 def test_versions_follow_from_numbers(
     tmp_path: Path, collectors: int, interval: int, lag: int, bootstrap_rounds: int, gradient_lag: int

@@ -153,6 +153,7 @@ def assert_equal_slots(found: Arrays, expected: Arrays) -> None:
     np.testing.assert_allclose(found["statistics"], expected["statistics"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.rotates
 @DEVICES
 @pytest.mark.parametrize("name", ROLLOUTS)
 def test_gradients_of_a_round_are_those_of_the_cpu(name: str, device: str) -> None:

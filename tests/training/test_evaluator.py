@@ -103,6 +103,7 @@ def test_the_first_episodes_of_an_environment_are_those_that_count() -> None:
     assert (found.episodes, found.mean_return, found.min, found.max) == (3, 12.0, 2, 30)
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("processes", ["0", '"each"'])
 def test_an_environment_that_has_played_its_episodes_is_left_alone(processes: str) -> None:
     """So one that refuses to be reset within an episode can be evaluated again and again, with the same numbers."""

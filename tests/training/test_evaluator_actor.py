@@ -91,6 +91,7 @@ def test_its_status_names_the_evaluated_turn_before_the_first_step(
     assert seen == [(turn, turn) for turn in (4, 8, 12, 16)]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_run_that_waits_makes_every_evaluation_and_the_same_ones(tmp_path: Path, workers: int) -> None:
     """The evaluators are slowed down until the run would have skipped most of them; the weights stay the same."""
@@ -178,6 +179,7 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("mode", MODES)
 def test_training_ends_with_the_same_bytes_as_without(tmp_path: Path, mode: str) -> None:
     """Though it shares the process, and with it every generator that is not one's own."""

@@ -104,6 +104,7 @@ def test_episodes_that_end_within_a_call_are_listed_as_by_python(
     assert len(one) > 3
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("case", CASES)
 def test_rounds_within_a_call_have_the_bytes_of_updates_one_by_one(
     tmp_path: Path, case: str, admitted: list[int]

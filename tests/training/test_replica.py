@@ -80,6 +80,7 @@ def train(folder: Path, decentralized: bool, workers: int = 2, **values: Any) ->
     return outcome.digest, blueprint
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("mode", MODES)
 def test_all_replicas_have_the_bytes_of_the_learner_after_every_turn(tmp_path: Path, mode: str) -> None:
     digest, blueprint = train(tmp_path / "apart", True, **MODES[mode])

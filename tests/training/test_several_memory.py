@@ -73,6 +73,7 @@ def largest_change(made: Table, rollouts: Sequence[Rollout], policy: int = 0) ->
     return float(np.abs(now - flat([rollout.log_probs for rollout in rollouts]))[valid].max())
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("steps", [1, 2, 3, 5, 24])
 @pytest.mark.parametrize("learning", [NAMES, ("b",), ("a", "c")])

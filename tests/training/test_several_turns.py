@@ -86,6 +86,7 @@ def check(made: Table, policies: Sequence[Sequence[str]], rollouts: Sequence[Seq
     return everything
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("deads", ["first", "last", "never"])
 @pytest.mark.parametrize("name", GAMES)
 @pytest.mark.parametrize("steps", [1, 2, 3, 5, 16])

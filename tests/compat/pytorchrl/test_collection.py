@@ -100,6 +100,7 @@ def test_they_are_the_collectors_of_a_run(workers: int) -> None:
     task.stop()
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("workers", [1, 2, 3, 8, 64])
 def test_a_synchronous_item_is_a_whole_round_in_order(workers: int) -> None:
     task = task_of(workers, collection__rollout=2, collection__envs=1)
@@ -268,6 +269,7 @@ def test_a_rollout_of_the_thread_is_a_copy() -> None:
 # --- rounds that are cut short
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("fraction", "samples", "steps"),
     [(0.5, 0.25, [8, 8, 2, 2]), (0.75, 0.5, [8, 8, 8, 4]), (0.4, 0.0, [8, 8, 1, 1]), (0.25, 0.3, [8, 3, 3, 3])],

@@ -42,6 +42,7 @@ def trained(worker: GWorker, steps: int) -> float:
     return float(np.mean(returns[-100:]))
 
 
+@pytest.mark.rotates
 @synchronous
 @pytest.mark.parametrize("compress", [False, "top-k", *(pytest.param(kind, marks=OTHER) for kind in (True, "fp16"))])
 def test_it_learns(workers: int, execution: str, compress: bool | str) -> None:
@@ -50,6 +51,7 @@ def test_it_learns(workers: int, execution: str, compress: bool | str) -> None:
     assert trained(made, 150) >= 0.95
 
 
+@pytest.mark.rotates
 @asynchronous
 @pytest.mark.parametrize("compress", [False, True])
 def test_it_learns_asynchronously(workers: int, execution: str, compress: bool) -> None:

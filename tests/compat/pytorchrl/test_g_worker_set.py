@@ -69,6 +69,7 @@ def test_it_is_the_run_of_the_config_byte_for_byte(
         assert sha256(made.local_worker().get_weights()) == outcome.digest
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("compress", [False, "bf16"])
 def test_distributed_or_not_the_bytes_are_the_same_every_time(compress: bool | str) -> None:
     ends = set()
@@ -93,6 +94,7 @@ def test_with_one_worker_it_is_a_g_worker() -> None:
         assert sha256(made.local_worker().get_weights()) == sha256(alone.get_weights())
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(
     ("distributed", "compress"),
     [
@@ -106,6 +108,7 @@ def test_it_learns(distributed: bool, compress: bool | str) -> None:
     assert learned(set_of(2, "Bandit", compress=compress, **values), distributed) >= 0.95
 
 
+@pytest.mark.rotates
 @distributed_or_not
 @pytest.mark.parametrize("collectors", [0, 2])
 def test_it_learns_asynchronously(distributed: bool, collectors: int) -> None:
@@ -271,6 +274,7 @@ def test_it_continues_from_given_weights(workers: int) -> None:
         assert sha256(other.local_worker().get_weights()) != sha256(given)
 
 
+@pytest.mark.rotates
 @distributed_or_not
 @pytest.mark.parametrize("when", [0, 2])
 def test_a_parameter_changes_for_all(distributed: bool, when: int) -> None:

@@ -787,6 +787,7 @@ class Chaos(Channel):
         assert self.in_flight() == unheard
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("when_full", ["wait", "drop_oldest", pytest.param("fail", marks=pytest.mark.rotates)])
 @pytest.mark.parametrize("pattern", ["balance", "broadcast"])
 @settings(max_examples=60, deadline=None, derandomize=True)

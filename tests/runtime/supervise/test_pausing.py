@@ -293,6 +293,7 @@ def test_which_actors_are_sources() -> None:
     ]
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize(("cls", "pauses"), [(Answering, False), (Urged, True)])
 def test_a_run_without_sources_cannot_pause(cls: type[Actor], pauses: bool) -> None:
     async def script(supervisor: Supervisor) -> None:

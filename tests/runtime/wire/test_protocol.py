@@ -52,6 +52,7 @@ def plain(cls: type[Message]) -> Message:
     return cls(*(values.get(kind, ()) for kind in cls.__annotations__.values()))
 
 
+@pytest.mark.rotates
 @pytest.mark.parametrize("cls", sorted(SOCKETS.values(), key=lambda cls: cls.__name__))
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(st.data())
