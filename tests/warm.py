@@ -46,7 +46,9 @@ IMPORTED = (
 )
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "scripts"
-# Variables that are read when a process or a library begins, so that a fork cannot follow them. PYTHONPATH it can.
+# Variables that are read when a process or a library begins, so that a fork cannot follow them; and those that it can,
+# or that only say where compiled modules are kept.
+FOLLOWED = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE")
 STARTUP = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "GLIBC", "OMP_", "MKL_", "OPENBLAS", "NUMEXPR", "ATEN_", "TORCH")
 PAD, PAD_BYTES = "HIVE_TESTS_PAD", 96 << 10  # room for the environment of a forked process, as /proc shows it
 ARGUMENTS_BYTES = 16 << 10
@@ -72,7 +74,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def is_startup(name: str) -> bool:
-    return name.startswith(STARTUP) and name != "PYTHONPATH"
+    return name.startswith(STARTUP) and name not in FOLLOWED
 
 
 def has_other_hive(env: Mapping[str, str]) -> bool:

@@ -151,6 +151,7 @@ def test_errors_in_the_first_steps_are_found(place: Place) -> None:
 
 def test_what_an_environment_does_carelessly_is_a_warning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination, "LONGER", 1)  # there is time for these steps on any machine
+    monkeypatch.setattr(trial, "EXAMINED_S", 60.0)
     (place.folder / "careless_in_check.py").write_text(CARELESS)
     path = place.config('[env]\nid = "careless_in_check:Env"\n[collection]\nenvs = 2\nrollout = 16\n')
     done = place.hive("check", path, "-s", "run.seed=2")
