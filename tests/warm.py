@@ -48,7 +48,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "scripts"
 # Variables that are read when a process or a library begins, so that a fork cannot follow them; and those that it can,
 # that only say where compiled modules are kept, or that cv2 and torch._dynamo set when a test imports them.
-FOLLOWED = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "LD_LIBRARY_PATH", "TORCHINDUCTOR_CACHE_DIR")
+FOLLOWED = (
+    *("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE"),
+    *("LD_LIBRARY_PATH", "TORCHINDUCTOR_CACHE_DIR"),
+)
 STARTUP = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "GLIBC", "OMP_", "MKL_", "OPENBLAS", "NUMEXPR", "ATEN_", "TORCH")
 PAD, PAD_BYTES = "HIVE_TESTS_PAD", 96 << 10  # room for the environment of a forked process, as /proc shows it
 ARGUMENTS_BYTES = 16 << 10
