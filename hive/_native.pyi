@@ -545,6 +545,12 @@ class DenseNetwork:
         to_observations: _F | None = None,
     ) -> None: ...
 
+class Unpacking:
+    row_bytes: int
+    inputs: int
+    def __init__(self, row_bytes: int, parts: Sequence[Mapping[str, Any]]) -> None: ...
+    def __call__(self, rows: NDArray[np.uint8], to: _F) -> None: ...
+
 class Acting:
     def __init__(
         self,
@@ -552,11 +558,12 @@ class Acting:
         parameters: int,
         head: Mapping[str, Any],
         sampler: Mapping[str, Any],
+        unpacking: Unpacking | None,
     ) -> None: ...
     def begin(
         self,
         weights: _F,
-        observations: _F,
+        observations: NDArray[np.uint8],
         noise: _F,
         actions: NDArray[Any],
         outputs: _F | None,

@@ -42,6 +42,7 @@ Statistics = dict[str, float]
 TARGETS, ACTIONS = range(2)  # uses of noise: actions of the critics' targets, and those that the actor learns from
 USES = 2
 
+ACTOR_ROWS, CRITIC_ROWS = "actor_rows", "critic_rows"  # registers of what they read of observations
 UNKNOWN = float("nan")  # a statistic of a network that this gradient does not have
 
 
@@ -158,10 +159,15 @@ class ActorWithCritics:
         """
         config, actors, critics = self.config, self.actor.native, self.critic.native
         actions = "float32" if self._takes_actions else "int64"
-        if actors.dense is None or critics.dense is None or not actors.reads_observations:
+        if actors.dense is None or critics.dense is None:
             return TORCH_COMPUTES
         batch = memory.described(config.n_step, config.discount, config.loss_exponent, actions=actions)
-        begin: list[Step | None] = [batch, ("unknown", {})]
+        unpacked = [
+            passes.unpack(f"{which}observations", f"{which}{rows}", memory.observation)
+            for passes, rows in ((actors, ACTOR_ROWS), (critics, CRITIC_ROWS))
+            for which in ("", "next_")
+        ]
+        begin: list[Step | None] = [batch, *unpacked, ("unknown", {})]
         learning = [*targets, *self._described_fit(), described_backward("critics")]
         of_critics, of_actor = critics.dense.mask, np.bitwise_or.reduce([actors.dense.mask, *masks])
         alone = kind([*begin, *learning], of_critics)
@@ -186,12 +192,12 @@ class ActorWithCritics:
         names = {"values": self.described_names("q"), "slopes": self.described_names("to_q")}
         loss = {**names, "factor": self.critic_factor, "places": places}
         if not self._takes_actions:
-            values = self.described_critics("observations", "q", learns="critics")
+            values = self.described_critics(CRITIC_ROWS, "q", learns="critics")
             return values, ("critic_loss", {**loss, "actions": "actions"})
         middle, reach = cast(BoundedColumns, self.distribution).middle_and_reach
         return (
             ("scale", {"middle": middle.ravel().tolist(), "reach": reach.ravel().tolist(), "into": "scaled"}),
-            self.described_join("observations", "scaled", "taken"),
+            self.described_join(CRITIC_ROWS, "scaled", "taken"),
             self.described_critics("taken", "q", learns="critics"),
             ("critic_loss", {**loss, "actions": None}),
         )
@@ -203,25 +209,27 @@ class ActorWithCritics:
         entropy = {"log_probs": log_probs, "temperature": temperature, "log": log}
         return "soft_targets", {"values": self.described_names(values), **entropy}
 
-    def described_join(self, observations: str, actions: str, into: str) -> Step | None:
-        """Return the step that lays observations and actions side by side, as the rows of the critics."""
-        passes = self.critic.native
-        dense = passes.dense if passes.keeps_order else None
-        places = [None if dense is None else dense.columns_of(name) for name in ("observation", ACTION_INPUT)]
-        if places[0] is None or places[1] is None:
-            return None
-        at = {"observations_at": places[0].start, "actions_at": places[1].start}
-        return "join", {"observations": observations, "actions": actions, "into": into, **at}
+    def described_join(self, rows: str, actions: str, into: str) -> Step | None:
+        """Return the step that lays actions beside the critics' part of observations, as they read them."""
+        columns = self._action_columns
+        return (
+            None
+            if columns is None
+            else ("join", {"observations": rows, "actions": actions, "at": columns.start, "into": into})
+        )
+
+    @property
+    def _action_columns(self) -> slice | None:
+        dense = self.critic.native.dense
+        return None if dense is None else dense.columns_of(ACTION_INPUT)
 
     def described_critics(
         self, rows: str, values: str, *, learns: str = "", count: int | None = None, of_target: bool = False
     ) -> Step | None:
         """Return the pass of the first `count` critics. learns: its name, if a backward pass follows.
 
-        rows: those of `described_join`, or observations for critics that return the values of all actions.
+        rows: those of `described_join`, or CRITIC_ROWS for critics that return the values of all actions.
         """
-        if not (self._takes_actions or self.critic.native.reads_observations):
-            return None
         names = self.described_names(values)[:count]
         slopes = [f"to_{name}" for name in names] if learns else None
         return self.critic.native.described(rows, names, slopes, of_target=of_target, name=learns)
@@ -234,14 +242,13 @@ class ActorWithCritics:
         sample: those from the register `policy` to `chosen`, actions that the first `count` critics judge. loss: the
         other keys of the step actor_loss.
         """
-        dense = self.critic.native.dense
-        columns = None if dense is None else dense.columns_of(ACTION_INPUT)
+        columns = self._action_columns
         values = self.described_names("judged")[:count]
         given = {"outputs": "policy", "actions": "chosen", "to_rows": "to_chosen", "slopes": "to_policy"}
         return (
-            self.actor.native.described("observations", ("policy",), ("to_policy",), name="actor"),
+            self.actor.native.described(ACTOR_ROWS, ("policy",), ("to_policy",), name="actor"),
             *sample,
-            self.described_join("observations", "chosen", "judged_rows"),
+            self.described_join(CRITIC_ROWS, "chosen", "judged_rows"),
             self.described_critics("judged_rows", "judged", learns="judges", count=count),
             ("least_value", {"values": values, "slopes": [f"to_{name}" for name in values]}),
             described_backward("judges", "to_chosen"),

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from hive import _native
-from hive.algorithms.agents import TARGETS, ActorWithCritics, Losses, Statistics
+from hive.algorithms.agents import ACTOR_ROWS, CRITIC_ROWS, TARGETS, ActorWithCritics, Losses, Statistics
 from hive.algorithms.losses.agents import DeterministicActorLoss
 from hive.algorithms.replaying import Batch, warmup_rounds
 from hive.config import DDPGConfig
@@ -73,10 +73,10 @@ class DDPG(ActorWithCritics):
         drawn = {"noise": noise, "deviation": deviation, "limit": limit}
         width = math.prod(self.noisy.shape)
         targets = (
-            self.actor.native.described("next_observations", ("next_policy",), of_target=True),
+            self.actor.native.described(f"next_{ACTOR_ROWS}", ("next_policy",), of_target=True),
             *([("noise", {"use": TARGETS, "width": width, "into": noise})] if noise else []),
             ("tanh_sample", {"outputs": "next_policy", "actions": "next_actions", **drawn}),
-            self.described_join("next_observations", "next_actions", "next_rows"),
+            self.described_join(f"next_{CRITIC_ROWS}", "next_actions", "next_rows"),
             self.described_critics("next_rows", "next", of_target=True),
             self.described_targets("next"),
         )

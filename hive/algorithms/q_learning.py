@@ -87,15 +87,17 @@ class ReplayedValues(QLearning):
         from `values` and `targets` to `to_values`.
         """
         passes, config = self.q.native, self.config
-        if passes.dense is None or not passes.reads_observations:
+        if passes.dense is None:
             return TORCH_COMPUTES
         chooses = "next_online" if config.double else "next_values"
         steps = [
             memory.described(config.n_step, config.discount, config.loss_exponent),
-            passes.described("next_observations", ("next_values",), of_target=True),
-            *([passes.described("next_observations", (chooses,))] if config.double else []),
+            passes.unpack("observations", "rows", memory.observation),
+            passes.unpack("next_observations", "next_rows", memory.observation),
+            passes.described("next_rows", ("next_values",), of_target=True),
+            *([passes.described("next_rows", (chooses,))] if config.double else []),
             (targets[0], {**targets[1], "chooses": chooses, "values": "next_values"}),
-            passes.described("observations", ("values",), ("to_values",)),
+            passes.described("rows", ("values",), ("to_values",)),
             loss,
             BACKWARD,
         ]

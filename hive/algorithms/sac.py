@@ -23,7 +23,16 @@ import torch
 from torch import Tensor, nn
 
 from hive import _native
-from hive.algorithms.agents import ACTIONS, TARGETS, ActorWithCritics, Losses, Statistics, described_backward
+from hive.algorithms.agents import (
+    ACTIONS,
+    ACTOR_ROWS,
+    CRITIC_ROWS,
+    TARGETS,
+    ActorWithCritics,
+    Losses,
+    Statistics,
+    described_backward,
+)
 from hive.algorithms.algorithm import AnyOptimizer
 from hive.algorithms.losses.agents import SoftActorLoss, SoftChoiceLoss
 from hive.algorithms.replaying import Batch, warmup_rounds
@@ -160,9 +169,9 @@ class SAC(ActorWithCritics):
         """Return the steps of targets and of the actor's loss. weight: the keys of the temperature."""
         width = math.prod(self.distribution.action_shape)
         targets = [
-            self.actor.native.described("next_observations", ("next_policy",)),
+            self.actor.native.described(f"next_{ACTOR_ROWS}", ("next_policy",)),
             *_described_sample("next_policy", TARGETS, width, "next_actions", "next_log_probs"),
-            self.described_join("next_observations", "next_actions", "next_rows"),
+            self.described_join(f"next_{CRITIC_ROWS}", "next_actions", "next_rows"),
             self.described_critics("next_rows", "next", of_target=True),
             self.described_targets("next", log_probs="next_log_probs", **weight),
         ]
@@ -176,13 +185,13 @@ class SAC(ActorWithCritics):
         following = {"logits": "next_policy", "values": names("next"), **weight}
         loss = {"logits": "policy", "values": names("judged"), "slopes": "to_policy", "places": self._actor_places}
         targets = [
-            actor.described("next_observations", ("next_policy",)),
-            self.described_critics("next_observations", "next", of_target=True),
+            actor.described(f"next_{ACTOR_ROWS}", ("next_policy",)),
+            self.described_critics(f"next_{CRITIC_ROWS}", "next", of_target=True),
             ("soft_choice_targets", following),
         ]
         of_actor = [
-            self.described_critics("observations", "judged"),
-            actor.described("observations", ("policy",), ("to_policy",), name="actor"),
+            self.described_critics(CRITIC_ROWS, "judged"),
+            actor.described(ACTOR_ROWS, ("policy",), ("to_policy",), name="actor"),
             ("soft_choice_loss", {**loss, **weight}),
             described_backward("actor"),
         ]

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,14 @@ class ReplayBatch:
     next_observations: NDArray[Any]
 
 
+class Observed(NamedTuple):
+    """An observation as it is stored: its shape and dtype, and how many of them a network sees at once."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    stack: int
+
+
 class Replay:
     """The memory in `arrays`: `observations` [S, R, B, ...] and so on, as in the message ReplayRows.
 
@@ -93,6 +101,12 @@ class Replay:
             truncated=arrays["truncated"],
             valid=arrays["valid"],
         )
+
+    @property
+    def observation(self) -> Observed:
+        """What it stores of an observation."""
+        stored = self.arrays["observations"]
+        return Observed(stored.shape[3:], stored.dtype.name, self.stack)
 
     def append(self, source: int, written: int, rollout: Rollout) -> int:
         """Write a rollout of collector `source`, of which `written` rows are in the memory; return their new number.
@@ -158,11 +172,11 @@ class Replay:
         """Return the gathering of a batch as a step of a `_native.Program`.
 
         It writes the registers that are named as the fields of a batch. actions: the dtype of actions that the steps
-        after it read, one number of int64, or of float32. None for other actions, and unless observations are float32.
+        after it read, one number of int64, or of float32. None for other actions.
         """
-        stored, observations = self.arrays["actions"], self.arrays["observations"]
+        stored = self.arrays["actions"]
         is_one = stored[0, 0, 0].size == 1 or actions != "int64"
-        if observations.dtype != np.float32 or stored.dtype.name != actions or not is_one:
+        if stored.dtype.name != actions or not is_one:
             return None
         keys = {"n_step": n_step, "discount": discount, "importance_exponent": importance_exponent}
         normalizers = {name: self.statistics.get(name) for name in ("observed", "rewarded")}

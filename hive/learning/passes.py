@@ -18,14 +18,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hive.learning.described import Step
 from hive.learning.loss import Floats
 from hive.networks.build.agents import Critics
 from hive.networks.build.network import Network, NetworkPerHead
+from hive.networks.build.spaces import InputSpec
 from hive.networks.rows.inputs import ACTION_INPUT, with_observation
-from hive.networks.rows.normalization import NormalizedNetwork, Normalizer
-from hive.networks.rows.packed import StackedNetwork
+from hive.networks.rows.normalization import NormalizedNetwork, Normalizer, PackedNormalizer
+from hive.networks.rows.packed import PackedNetwork, StackedNetwork
 from hive.networks.weights.dense import Dense, DensePass
 from hive.networks.weights.device import CapturedPasses, to_device, to_host
+from hive.networks.weights.unpacking import unpacking_of
 
 
 class GraphPass:
@@ -50,6 +53,8 @@ class RemotePass:
 
 Slopes: TypeAlias = Callable[[Sequence[Floats]], Sequence[Floats]]
 """Maps the values of critics, float32 [N] of each, to the gradients of a loss with respect to them."""
+Joins: TypeAlias = StackedNetwork | PackedNetwork
+"""A network that calls another one with its rows in another form."""
 Forward: TypeAlias = DensePass | RemotePass | GraphPass
 """A forward pass whose backward pass comes later."""
 
@@ -88,8 +93,8 @@ class Remote:
 class NativePasses:
     """The passes of `model` by its `network`, which has a `dense` attribute; None: torch makes them.
 
-    normalizer: maps the observations of the network first. frames: then joins them, if the network sees several at
-    once. remote: calls the model where it computes on a device.
+    normalizer: maps the observations of the network first. joins: then takes their rows apart, or joins the frames of
+    several. remote: calls the model where it computes on a device.
     """
 
     def __init__(
@@ -100,14 +105,14 @@ class NativePasses:
         *,
         single: bool,
         remote: Remote | None = None,
-        frames: StackedNetwork | None = None,
+        joins: Joins | None = None,
     ) -> None:
         """single: whether the loss takes the only output of the network, and not a tuple of several."""
         self._model = remote or model
         self._remote = remote
         self._network = network
         self.normalizer = normalizer
-        self._frames = frames
+        self._joins = joins
         self.single = single
 
     @property
@@ -134,7 +139,7 @@ class NativePasses:
     def prepared(self, inputs: Any) -> Any:
         """Return what the network is called with for these inputs of the model."""
         normalized = inputs if self.normalizer is None else self.normalizer(inputs)
-        return normalized if self._frames is None else with_observation(normalized, self._frames.joined)
+        return normalized if self._joins is None else with_observation(normalized, self._joins.joined)
 
     def rows(self, inputs: Any) -> Floats | None:
         """Return what the network's first linear layer reads, float32 [N, inputs]; None if torch computes it."""
@@ -152,15 +157,14 @@ class NativePasses:
         dense = None if self._remote is not None else self.dense
         return None if dense is None else dense.described(rows, outputs, slopes, **options)
 
-    @property
-    def reads_observations(self) -> bool:
-        """Whether the first linear layer reads float32 observations, or the frames of them, as they are."""
-        return self.keeps_order and self.dense is not None and self.dense.reads_inputs
+    def unpack(self, observations: str, into: str, spec: InputSpec) -> Step | None:
+        """Return the step from a register of stored observations to what the first linear layer reads of them.
 
-    @property
-    def keeps_order(self) -> bool:
-        """Whether the network is called with the observations, or the frames of them, as they are."""
-        return self.normalizer is None and (self._frames is None or self._frames.keeps_order)
+        None if torch has a part in it.
+        """
+        dense = None if self._remote is not None or self.normalizer is not None else self.dense
+        unpacking = None if dense is None else unpacking_of(dense.before, spec, self._joins)
+        return None if unpacking is None else ("unpack", {"from": observations, "into": into, "unpacking": unpacking})
 
     def climb(self, observations: Any, actions: Floats, count: int | None, slopes: Slopes) -> Floats | None:
         """Return the gradient of the actions of critics; see hive.algorithms.losses.agents.CriticOfActions."""
@@ -187,18 +191,20 @@ class NativePasses:
 def native_passes(model: nn.Module, device: torch.device | None = None) -> NativePasses:
     """Return the passes of a model. device: that on which it computes in a run; None: the CPU."""
     remote = None if device is None else Remote(model, device)
-    network, normalizer, frames, single = model, None, None, False
+    network, normalizer, joins, single = model, None, None, False
     while True:
-        if isinstance(network, NormalizedNetwork) and type(network.normalizer) in (Normalizer, type(None)):
+        if isinstance(network, NormalizedNetwork) and type(network.normalizer) in (
+            *(Normalizer, PackedNormalizer, type(None)),
+        ):
             normalizer, network = network.normalizer, network.network
         elif (inner := getattr(network, "computes_as", None)) is not None:
             network, single = inner, True
-        elif type(network) is StackedNetwork and frames is None:
-            frames, network = network, network.network
+        elif isinstance(network, StackedNetwork | PackedNetwork) and joins is None and not network.is_masked:
+            joins, network = network, network.network
         else:
             known = network if isinstance(network, Network | NetworkPerHead | Critics) else None
-            frames = known.frames if isinstance(known, Critics) else frames
-            return NativePasses(model, known, normalizer, single=single, remote=remote, frames=frames)
+            joins = known.joins if isinstance(known, Critics) else joins
+            return NativePasses(model, known, normalizer, single=single, remote=remote, joins=joins)
 
 
 def on_host(tensor: Tensor) -> Floats:

@@ -8,8 +8,11 @@
 
 namespace hive {
 
-Acting::Acting(DenseNetwork network, PolicyHead head, Sampler sampler)
-    : network_(std::move(network)), head_(head), sampler_(std::move(sampler)) {
+Acting::Acting(DenseNetwork network, PolicyHead head, Sampler sampler, std::optional<Unpacking> unpacking)
+    : network_(std::move(network)), head_(head), sampler_(std::move(sampler)), unpacking_(std::move(unpacking)) {
+  if (unpacking_ && unpacking_->inputs() != network_.inputs()) {
+    throw std::invalid_argument("the numbers of a row are not the inputs of the network");
+  }
   const std::size_t outputs = head.deviations < 0 ? head.width : 2 * head.width;
   const std::size_t end = static_cast<std::size_t>(std::max<std::ptrdiff_t>(head.deviations, 0)) + head.width;
   if (head.width > network_.outputs(0) || outputs != sampler_.width() || end > network_.parameters()) {
@@ -22,24 +25,21 @@ void Acting::begin(const ActingRollout& rollout) {
   network_.pack(rollout.weights, 1);
   columns_.resize(rollout.envs * network_.outputs(0));
   if (!rollout.outputs) outputs_.resize(rollout.envs * sampler_.width());
-  if (!rollout.shift.empty()) normalized_.resize(rollout.envs * network_.inputs());
+  if (!unpacking_ && !rollout.scales.shift.empty()) {
+    unpacking_.emplace(row_bytes(), std::vector<UnpackedPart>{{true, 0, network_.inputs(), {}, {}}});
+  }
+  if (unpacking_) seen_.resize(rollout.envs * network_.inputs());
 }
 
-const float* Acting::seen(const float* observations) {
-  if (rollout_.shift.empty()) return observations;
-  const std::size_t inputs = network_.inputs();
-  for (std::size_t row = 0; row < rollout_.envs; ++row) {
-    for (std::size_t i = 0; i < inputs; ++i) {
-      const float value = (observations[row * inputs + i] - rollout_.shift[i]) * rollout_.scale[i];
-      normalized_[row * inputs + i] = value < -rollout_.limit ? -rollout_.limit : value > rollout_.limit ? rollout_.limit : value;
-    }
-  }
-  return normalized_.data();
+const float* Acting::seen(const std::byte* observations) {
+  if (!unpacking_) return reinterpret_cast<const float*>(observations);
+  unpacking_->run(observations, rollout_.envs, rollout_.scales, seen_.data());
+  return seen_.data();
 }
 
 void Acting::act(std::size_t step) {
   const std::size_t envs = rollout_.envs, width = sampler_.width(), all = network_.outputs(0);
-  const float* const rows = seen(rollout_.observations + step * envs * network_.inputs());
+  const float* const rows = seen(rollout_.observations + step * envs * row_bytes());
   float* const outputs = rollout_.outputs ? rollout_.outputs + step * envs * width : outputs_.data();
   const bool direct = all == width && head_.deviations < 0;
   float* const columns = direct ? outputs : columns_.data();

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "bound_acting.hpp"
+#include "dict_fields.hpp"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -47,10 +48,29 @@ Sampler sampler_of(const py::dict& given) {
 }
 
 std::unique_ptr<PyActing> acting_of(const std::vector<py::dict>& layers, std::size_t parameters, const py::dict& head,
-                                    const py::dict& sampler) {
+                                    const py::dict& sampler, const std::optional<Unpacking>& unpacking) {
   const PolicyHead columns{head["width"].cast<std::size_t>(), head["deviations"].cast<std::ptrdiff_t>(),
                            head["clamps"].cast<bool>()};
-  return std::make_unique<PyActing>(network_of({layers}, parameters), columns, sampler_of(sampler));
+  return std::make_unique<PyActing>(network_of({layers}, parameters), columns, sampler_of(sampler), unpacking);
+}
+
+Unpacking unpacking_of(std::size_t row_bytes, const std::vector<py::dict>& parts) {
+  std::vector<UnpackedPart> found;
+  for (const py::dict& part : parts) {
+    found.push_back({field<bool>(part, "is_float"), field<std::size_t>(part, "offset"), field<std::size_t>(part, "count"),
+                     field<std::vector<float>>(part, "shift"), field<std::vector<float>>(part, "factor")});
+  }
+  return {row_bytes, std::move(found)};
+}
+
+void unpacked(const Unpacking& unpacking, Object rows, Object to) {
+  Arrays from(2), into(2);
+  const auto bytes = from.input<std::uint8_t>(rows, "rows");
+  const auto numbers = into.output<float>(to, "to");
+  if (from.extent(1) != unpacking.row_bytes() || into.extent(1) != unpacking.inputs() || from.extent(0) != into.extent(0)) {
+    throw py::value_error("rows or numbers have another shape");
+  }
+  unpacking.run(reinterpret_cast<const std::byte*>(bytes.data()), from.extent(0), {}, numbers.data());
 }
 
 void expect(std::size_t found, std::size_t expected, const char* what) {
@@ -59,7 +79,7 @@ void expect(std::size_t found, std::size_t expected, const char* what) {
                         std::to_string(expected));
 }
 
-// Normalization of observations: shift and scale, float32 [inputs], and the limit of the result.
+// Normalization of the numbers that a row begins with: their shift and scale, float32, and the limit of the result.
 using Normalization = std::optional<std::tuple<py::object, py::object, float>>;
 
 void begin(PyActing& acting, Object weights, Object observations, Object noise, Object actions,
@@ -68,12 +88,12 @@ void begin(PyActing& acting, Object weights, Object observations, Object noise, 
   const auto input = [&](Object object, const char* name) { return held.emplace_back(1).input<float>(object, name); };
   const Sampler& sampler = acting.sampler();
   Arrays& two = held.emplace_back(3);
-  const auto seen = two.input<float>(observations, "observations");  // [T + 1, B, inputs]
+  const auto seen = two.input<std::uint8_t>(observations, "observations");  // [T + 1, B, bytes]
   if (two.extent(0) < 2) throw py::value_error("observations has no steps");
   ActingRollout rollout;
   rollout.steps = two.extent(0) - 1;
   rollout.envs = two.extent(1);
-  expect(two.extent(2), acting.inputs(), "an observation");
+  expect(two.extent(2), acting.row_bytes(), "an observation");
   rollout.weights = input(weights, "weights");
   expect(rollout.weights.size(), acting.parameters(), "weights");
   const std::size_t rows = rollout.steps * rollout.envs;
@@ -96,13 +116,13 @@ void begin(PyActing& acting, Object weights, Object observations, Object noise, 
   }
   if (sampler.kind == Sampler::Kind::greedy && epsilons.size() != 1) expect(epsilons.size(), rollout.envs, "epsilons");
   if (normalization) {
-    rollout.shift = input(std::get<0>(*normalization), "shift");
-    rollout.scale = input(std::get<1>(*normalization), "scale");
-    expect(rollout.shift.size(), acting.inputs(), "shift");
-    expect(rollout.scale.size(), acting.inputs(), "scale");
-    rollout.limit = std::get<2>(*normalization);
+    RowScales& scales = rollout.scales;
+    scales = {input(std::get<0>(*normalization), "shift"), input(std::get<1>(*normalization), "scale"),
+              std::get<2>(*normalization)};
+    if (scales.shift.size() * sizeof(float) > acting.row_bytes()) throw py::value_error("shift is longer than a row");
+    expect(scales.scale.size(), scales.shift.size(), "scale");
   }
-  rollout.observations = seen.data();
+  rollout.observations = reinterpret_cast<const std::byte*>(seen.data());
   rollout.noise = drawn.data();
   acting.held = std::move(held);
   acting.sampler().epsilons = std::move(epsilons);
@@ -132,16 +152,23 @@ void tangents_of(Object values, Object to) {
 }  // namespace
 
 void bind_acting(py::module_& m) {
+  py::class_<Unpacking>(m, "Unpacking", "Rows of observations as they are stored, as the numbers that a dense layer reads.")
+      .def(py::init(&unpacking_of), "row_bytes"_a, "parts"_a,
+           "parts: is_float, offset in bytes, count, shift and factor of each. Raises ValueError for one outside of a row.")
+      .def_property_readonly("row_bytes", &Unpacking::row_bytes, "Bytes of a row.")
+      .def_property_readonly("inputs", &Unpacking::inputs, "Numbers of a row.")
+      .def("__call__", &unpacked, "rows"_a, "to"_a, "Write float32 [N, inputs] of rows uint8 [N, bytes].");
   py::class_<PyActing>(m, "Acting", "The actions of a rollout, by a dense policy and its distribution.")
-      .def(py::init(&acting_of), "layers"_a, "parameters"_a, "head"_a, "sampler"_a,
+      .def(py::init(&acting_of), "layers"_a, "parameters"_a, "head"_a, "sampler"_a, "unpacking"_a,
            "layers, parameters: of one branch of a DenseNetwork. head: width, deviations, clamps. sampler: kind, choices,\n"
-           "dimensions, middle, reach, allowed, deviation. Raises ValueError if they do not fit each other.")
+           "dimensions, middle, reach, allowed, deviation. unpacking: None: observations are float32 [B, inputs]. Raises\n"
+           "ValueError if they do not fit each other.")
       .def("begin", &begin, "weights"_a, "observations"_a, "noise"_a, "actions"_a, "outputs"_a, "epsilons"_a,
            "normalization"_a,
            "Begin a rollout of T steps of B environments, whose arrays are kept until the next.\n\n"
-           "weights: float32 [parameters], which stay as they are meanwhile. observations: float32 [T + 1, B, inputs].\n"
+           "weights: float32 [parameters], which stay as they are meanwhile. observations: uint8 [T + 1, B, bytes].\n"
            "noise, actions, outputs: flat, as long as T B rows; outputs may be None. epsilons: one, or [B].\n"
-           "normalization: shift, scale [inputs] and limit, or None.")
+           "normalization: shift, scale and limit of the numbers that a row begins with, or None.")
       .def("act", &act, "step"_a, "Write the actions of a step, and its outputs.");
   m.def("gaussian_variables", &variables_of, "outputs"_a, "noise"_a, "variables"_a,
         "Write mean + e^(log deviation) * noise, float32 [N, D], of outputs [N, 2 D].");

@@ -99,6 +99,9 @@ std::vector<std::size_t> BoundProgram::places(const py::dict& from, std::size_t 
 std::unique_ptr<Step> BoundProgram::step_of(const std::string& name, const py::dict& given) {
   if (name == "pick") return pick(given);
   if (name == "gather") return gather(given);
+  if (name == "unpack") {
+    return std::make_unique<Unpack>(field<Unpacking>(given, "unpacking"), reg(given, "from"), reg(given, "into"));
+  }
   if (name == "forward") return forward(given);
   if (name == "backward") {
     const auto of = passes_.find(field<std::string>(given, "of"));
@@ -159,8 +162,8 @@ std::unique_ptr<Step> BoundProgram::agent_step(const std::string& name, const py
     return std::make_unique<Scale>(reg("actions"), std::move(middle), std::move(reach), reg(given, "into"));
   }
   if (name == "join") {
-    return std::make_unique<Join>(reg(given, "observations"), field<std::size_t>(given, "observations_at"),
-                                  reg(given, "actions"), field<std::size_t>(given, "actions_at"), reg(given, "into"));
+    return std::make_unique<Join>(reg(given, "observations"), reg(given, "actions"), field<std::size_t>(given, "at"),
+                                  reg(given, "into"));
   }
   if (name == "soft_targets") {
     return std::make_unique<SoftTargets>(inputs(given, "values"), maybe(given, "log_probs"), temperature(given),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 #include "hive/agent_losses.hpp"
 #include "hive/losses.hpp"
@@ -53,6 +54,12 @@ void Gather::run(GradientCall& call) {
   gather_batch(memory_, call.rows, settings_.n_step, settings_.discount, settings_.stack, *scales, batch);
   importance_weights(call.leaves, call.least, settings_.importance_exponent, into_.importance->write<float>(count, 1));
   call.samples = count;
+}
+
+void Unpack::run(GradientCall&) {
+  const std::size_t rows = from_.rows();
+  if (from_.width() != unpacking_.row_bytes()) throw std::invalid_argument("observations have another length");
+  unpacking_.run(from_.view<std::byte>().data(), rows, {}, into_.write<float>(rows, unpacking_.inputs()).data());
 }
 
 void DerivedPass::derive(GradientCall& call, std::span<const float> parameters) {

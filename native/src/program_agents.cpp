@@ -42,11 +42,13 @@ void Scale::run(GradientCall& call) {
 void Join::run(GradientCall& call) {
   const auto observations = observations_.view<float>(), actions = actions_.view<float>();
   const std::size_t rows = call.samples, first = observations.size() / rows, second = actions.size() / rows;
-  const auto to = into_.write<float>(rows, first + second);
-  for (std::size_t row = 0; row < rows; ++row) {
-    float* const out = to.data() + row * (first + second);
-    std::copy_n(observations.data() + row * first, first, out + observations_at_);
-    std::copy_n(actions.data() + row * second, second, out + actions_at_);
+  const std::size_t at = std::min(at_, first);
+  const float* from = observations.data();
+  float* to = into_.write<float>(rows, first + second).data();
+  for (std::size_t row = 0; row < rows; ++row, from += first) {
+    to = std::copy_n(from, at, to);
+    to = std::copy_n(actions.data() + row * second, second, to);
+    to = std::copy_n(from + at, first - at, to);
   }
 }
 

@@ -255,6 +255,38 @@ class Parts(Drift):
         return {"drift": numbers, "mask": mask, "picture": np.full(2, self.at, np.uint8)}
 
 
+class Mixed(Drift):
+    """Drift in parts of several kinds, whose names stand before and after that of an action."""
+
+    observation_space = spaces.Dict(
+        Able=spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 8.0], np.float32)),
+        bytes=spaces.Box(0, 255, (2,), np.uint8),
+        drift=Drift.observation_space,
+        one=spaces.Discrete(3),
+        pair=spaces.Tuple([spaces.Discrete(2), spaces.MultiBinary(2)]),
+    )
+
+    def observation(self) -> Any:
+        numbers = super().observation()
+        positive = (numbers > 0).astype(np.int8)
+        return {
+            "Able": np.clip(numbers[:2], [-2.0, 0.0], [2.0, 8.0]).astype(np.float32),
+            "bytes": (np.tanh(numbers[:2]) * 100 + 128).astype(np.uint8),
+            "drift": numbers,
+            "one": int(positive.sum() % 3),
+            "pair": (int(positive[0]), positive[1:]),
+        }
+
+
+class Cell(Drift):
+    """The sign of each of its numbers, as one number."""
+
+    observation_space = spaces.Discrete(8)
+
+    def observation(self) -> Any:
+        return int((super().observation() > 0) @ np.array([1, 2, 4]))
+
+
 class Privileged(Drift):
     """Drift in parts: the policy sees one of its numbers, and the rest, where it is given, is for a critic alone."""
 

@@ -39,6 +39,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {**DRIFT, "algorithm__priority_exponent": 0.6, "algorithm__initial_errors": "true", "algorithm__n_step": 3},
     ),
     "info": ("small_environments:Succeeds", {**DQN, "env__options": "{truncates=24}", "env__info": '["number"]'}),
+    "parts": ("small_environments:Mixed", DRIFT),
     "sac of one step": ("Pendulum-v1", {**AGENT, "run__scheme": '"sac"', "collection__rollout": 1, "run__steps": 96}),
     "checkpoints": ("small_environments:Drift", {**DRIFT, "checkpoint__every": "{updates=24}"}),
     "evaluations": (

@@ -50,6 +50,7 @@ AGENT = {
     "algorithm__updates_per_step": 1,
 }
 
+MIXED, BOX = "small_environments:Mixed", {"env__options": '{actions="box"}'}
 NORMALIZED = {"network__normalize_observations": "true", "network__normalize_rewards": "true"}
 CRITIC_FIRST = {"algorithm__critic_first": "true"}
 SAC_OF_CHOICES = {"run__scheme": '"sac"', "algorithm__priority_exponent": 0.6, "algorithm__clip_gradients": 0.5}
@@ -222,6 +223,16 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "Pendulum-v1",
         {**AGENT, **NORMALIZED, **CRITIC_FIRST, "run__scheme": '"td3"', "env__frame_stack": 2},
     ),
+    "ppo of parts": (MIXED, PPO),
+    "normalized ppo of parts": (MIXED, {**PPO, "network__normalize_observations": "true"}),
+    "dqn of parts": (MIXED, {**DQN, "algorithm__double": "true", "algorithm__n_step": 2}),
+    "normalized rainbow of parts": (MIXED, {**DQN, **C51, **NORMALIZED, "run__scheme": '"rainbow"'}),
+    "sac of parts": (MIXED, {**AGENT, **BOX, "run__scheme": '"sac"'}),
+    "normalized td3 of parts": (MIXED, {**AGENT, **BOX, **NORMALIZED, "run__scheme": '"td3"'}),
+    "discrete sac of parts": (MIXED, {**AGENT, **SAC_OF_CHOICES}),
+    "ppo of one choice": ("small_environments:Cell", PPO),
+    "dqn of one choice": ("small_environments:Cell", DQN),
+    "sac of one choice": ("small_environments:Cell", {**AGENT, **BOX, "run__scheme": '"sac"'}),
     "one update a round": ("CartPole-v1", {**DQN, "collection__rollout": 2}),
 }
 

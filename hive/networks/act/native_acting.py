@@ -23,9 +23,11 @@ from hive.networks.act.distributions import ActionDistribution, Categorical, Dia
 from hive.networks.act.exploration import ALLOWED, EpsilonGreedy, NoisyActions, SoftActions, SoftChoices, UniformStart
 from hive.networks.build.agents import AgentNetwork
 from hive.networks.build.spaces import InputSpec
-from hive.networks.rows.normalization import LIMIT, NormalizedNetwork, Normalizer
+from hive.networks.rows.normalization import LIMIT, NormalizedNetwork, Normalizer, PackedNormalizer
+from hive.networks.rows.packed import PackedNetwork
 from hive.networks.weights.dense import Dense
 from hive.networks.weights.flat import Floats
+from hive.networks.weights.unpacking import unpacking_of
 
 # The kinds of native/include/hive/sampling.hpp. A subclass may sample in another way, so types are compared exactly.
 KINDS: dict[type[ActionDistribution], str] = {
@@ -44,7 +46,7 @@ KINDS: dict[type[ActionDistribution], str] = {
 class FlatRollout:
     """Observations [T + 1, B, n] and actions, flat, in the memory of a rollout."""
 
-    observations: Floats
+    observations: NDArray[Any]
     actions: NDArray[Any]
 
     @classmethod
@@ -71,11 +73,14 @@ class NativeActing:
             normalizer, policy = policy.normalizer, policy.network
         if isinstance(policy, AgentNetwork):
             policy = policy.actor
-        dense, sampler = getattr(policy, "dense", None), sampler_of(distribution)
-        plain = observation.dtype == "float32" and type(normalizer) in (type(None), Normalizer)
-        if dense is None or sampler is None or not plain:
+        packed = policy if isinstance(policy, PackedNetwork) and not policy.is_masked else None
+        dense: Dense | None = getattr(policy if packed is None else packed.network, "dense", None)
+        sampler = sampler_of(distribution)
+        known = type(normalizer) in (type(None), Normalizer, PackedNormalizer)
+        if dense is None or sampler is None or not known:
             return None
-        native = dense.acting(sampler, math.prod(observation.shape))
+        unpacking = unpacking_of(dense.before, observation, packed)
+        native = None if unpacking is None else dense.acting(sampler, unpacking)
         return None if native is None else cls(native, dense, normalizer)
 
     @property
@@ -100,7 +105,7 @@ class NativeActing:
         epsilons = distribution.epsilons if isinstance(distribution, EpsilonGreedy) else ()
         self.native.begin(
             weights[: self._parameter_bytes].view(np.float32),
-            rollout.observations,
+            rollout.observations.view(np.uint8),
             noise.reshape(-1),
             rollout.actions,
             None if outputs is None else outputs.reshape(-1),

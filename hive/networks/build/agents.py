@@ -12,7 +12,7 @@ call `forward` and need not know that there are critics.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive.networks.rows.inputs import ACTION_INPUT, with_observation
-from hive.networks.rows.packed import StackedNetwork
+from hive.networks.rows.packed import PackedNetwork, StackedNetwork
 from hive.networks.weights.dense import Dense
 from hive.networks.weights.flat import FlatParameters, Floats
 
@@ -49,7 +49,7 @@ class Critics(nn.Module):
         if self.takes_actions and actions is not None:
             inputs = {"observation": observations, ACTION_INPUT: actions}
         if self.dense is not None:
-            joined = inputs if self.frames is None else with_observation(inputs, self.frames.joined)
+            joined = inputs if self.joins is None else with_observation(inputs, self.joins.joined)
             if (found := self.dense(joined, count)) is not None:
                 networks: Any = self.networks
                 pairs = zip(networks, found, strict=False)
@@ -57,15 +57,15 @@ class Critics(nn.Module):
         return torch.stack([branch(inputs)[0] for branch in self.branches[:count]])
 
     @property
-    def frames(self) -> StackedNetwork | None:
-        """The first critic, which joins the frames that all critics see; None if they see one frame."""
+    def joins(self) -> StackedNetwork | PackedNetwork | None:
+        """The first critic, which joins the frames or takes the rows apart that all critics see; None if none does."""
         first = self.branches[0]
-        return first if isinstance(first, StackedNetwork) else None
+        return first if isinstance(first, StackedNetwork | PackedNetwork) else None
 
     @property
     def networks(self) -> list[nn.Module]:
-        """The networks of the critics, which are called with joined frames."""
-        return [branch.network if isinstance(branch, StackedNetwork) else branch for branch in self.branches]
+        """The networks of the critics, which are called with what `joins` returns."""
+        return [branch if self.joins is None else cast(nn.Module, branch.network) for branch in self.branches]
 
 
 class LogSlope:

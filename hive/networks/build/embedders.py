@@ -68,15 +68,15 @@ class VectorInput(nn.Module):
 
     def __init__(self, bounds: Bounds, elements: int) -> None:
         super().__init__()
-        self._scaling = scaling(bounds, (elements,))
+        self.scaling = scaling(bounds, (elements,))
 
     def forward(self, observations: Tensor) -> Tensor:
         vectors = observations.reshape(observations.shape[0], -1)  # `len` would be a constant in an export
-        if self._scaling is None or self._scaling == 1.0:
+        if self.scaling is None or self.scaling == 1.0:
             return vectors.to(torch.float32)
-        if isinstance(self._scaling, float):
-            return vectors.to(torch.float32) * self._scaling
-        return scaled(vectors, self._scaling)
+        if isinstance(self.scaling, float):
+            return vectors.to(torch.float32) * self.scaling
+        return scaled(vectors, self.scaling)
 
 
 class NumberTable(nn.Module):

@@ -91,6 +91,11 @@ class StackedNetwork(nn.Module):
         outputs: Any = self.network(with_observation(inputs, self.joined))
         return tuple(outputs)
 
+    @property
+    def is_masked(self) -> bool:
+        """As of `PackedNetwork`."""
+        return False
+
     def joined(self, frames: Tensor) -> Tensor:
         """Return frames as the input of `network`."""
         return join_frames(frames, self._spec, self._stack)
@@ -197,6 +202,10 @@ class PackedNetwork(nn.Module):
         super().__init__()
         self.network = network
         self.state_width = state_width_of(network)
+        self.places: Mapping[InputName, tuple[InputSpec, int]] = {
+            part.name if named else part_key(part): (part, part.offset) for part in spec.parts
+        }
+        """Each part, and the byte of a row that it begins at."""
         self._floats = spec.floats
         self._stack = spec.stack
         self._parts = Parts(spec, spec.stack, named=named)
@@ -204,7 +213,7 @@ class PackedNetwork(nn.Module):
         self._mask = None if mask is None else slice(mask.offset, mask.offset + sum(mask.choices))
 
     def forward(self, inputs: Any) -> tuple[Tensor, ...]:
-        outputs: Any = self.network(with_observation(inputs, self._unpacked))
+        outputs: Any = self.network(with_observation(inputs, self.joined))
         if self._mask is None:
             return tuple(outputs)
         _, whole = views_of(observation_of(inputs), self._floats)
@@ -214,7 +223,18 @@ class PackedNetwork(nn.Module):
             forbidden = forbidden.unsqueeze(-1)
         return (outputs[0].masked_fill(forbidden, FORBIDDEN), *outputs[1:])
 
-    def _unpacked(self, rows: Tensor | tuple[Tensor, Tensor]) -> Tensor | Mapping[InputName, Tensor]:
+    @property
+    def is_masked(self) -> bool:
+        """Whether it changes the outputs of `network`."""
+        return self._mask is not None
+
+    @property
+    def keeps_order(self) -> bool:
+        """As of `StackedNetwork`."""
+        return False
+
+    def joined(self, rows: Tensor | tuple[Tensor, Tensor]) -> Tensor | Mapping[InputName, Tensor]:
+        """Return rows as the input of `network`."""
         parts: Tensor | Mapping[InputName, Tensor] = self._parts(*views_of(rows, self._floats))
         return parts
 

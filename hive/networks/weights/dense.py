@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -92,7 +92,8 @@ class Dense:
         self._noisy = list(accumulate(program.noisy for program in programs))
         self._joins = any(program.joins for program in programs)
         self._networks = networks
-        self._before = programs[0].before
+        self.before = programs[0].before
+        """The layers before the first linear one, which torch computes."""
         self._layers = [program.layers for program in programs]
         self._kept = [self._room()]
         self.heads = [heads for _, heads in networks]
@@ -101,7 +102,9 @@ class Dense:
         self._everything = [parameter for own in self._parameters for parameter in own]
         self._fields = {id(parameter): flat.field_of(parameter) for parameter in self._everything}
         self._inputs = int(self._layers[0][0]["inputs"])
-        self._joined = _joined(self._before)
+        self._columns_of = _columns_of(self.before)
+        merged = self.before[0].names if self._columns_of and isinstance(self.before[0], Merger) else ()
+        self._joined = merged if len(merged) == len(self._columns_of) else ()  # inputs that are laid side by side
         self._passes = 0
         self._mask: NDArray[np.uint8] | None = None
         streams = [
@@ -141,22 +144,23 @@ class Dense:
 
     def act(self, rows: Floats) -> Floats | None:
         """Return the first output for rows float32 [N, inputs], without torch; None if torch has a part in it."""
-        if self._before or not self._direct or rows.ndim != 2 or rows.dtype != np.float32:
+        if self.before or not self._direct or rows.ndim != 2 or rows.dtype != np.float32:
             return None
         head = self.heads[0][0]
         (columns,) = self.columns(rows, 1)
         return head.numpy_output(columns if len(self.heads[0]) == 1 else columns[:, : head.width])
 
-    def acting(self, sampler: Mapping[str, Any], inputs: int) -> _native.Acting | None:
-        """Return native actions of the first output, for rows of `inputs` numbers; None if torch has a part in it.
+    def acting(self, sampler: Mapping[str, Any], unpacking: _native.Unpacking) -> _native.Acting | None:
+        """Return native actions of the first output, for rows of observations; None if torch has a part in it.
 
         sampler: see `_native.Acting`.
         """
         head = self.heads[0][0]
-        plain = self._direct and self.reads_inputs and head.as_columns and not head.softmax
-        if not plain or self._derivation is not None or inputs != self._inputs:
+        plain = self._direct and head.as_columns and not head.softmax
+        if not plain or self._derivation is not None or unpacking.inputs != self._inputs:
             return None
-        return _native.Acting(self._layers[0], self.flat.parameter_elements, self._place_of(head), sampler)
+        place, elements = self._place_of(head), self.flat.parameter_elements
+        return _native.Acting(self._layers[0], elements, place, sampler, None if self.reads_inputs else unpacking)
 
     def _place_of(self, head: Head) -> dict[str, Any]:
         """Return which columns and parameters make the output of a head that is `as_columns`."""
@@ -232,7 +236,7 @@ class Dense:
     @property
     def reads_inputs(self) -> bool:
         """Whether the first linear layer reads the numbers of an input as they are."""
-        return all(type(layer) in (nn.Flatten, nn.Identity) for layer in self._before)
+        return all(type(layer) in (nn.Flatten, nn.Identity) for layer in self.before)
 
     @property
     def mask(self) -> NDArray[np.uint8]:
@@ -281,14 +285,14 @@ class Dense:
         if self._joined and isinstance(inputs, Mapping):
             rows = torch.cat([inputs[name] for name in self._joined], -1)
         else:
-            for layer in self._before:
+            for layer in self.before:
                 rows = layer(rows)
         usual = isinstance(rows, Tensor) and rows.dtype == torch.float32 and rows.shape[1:] == (self._inputs,)
         return rows.contiguous() if usual and rows.device.type == "cpu" else None
 
     def columns_of(self, name: InputName) -> slice | None:
         """Return the columns of the rows that are the input `name` as it is; None if torch computes them of it."""
-        return self._joined.get(name)
+        return self._columns_of.get(name)
 
     def columns(self, rows: Floats, count: int) -> list[Floats]:
         """Return the columns of the first `count` networks for rows float32 [N, inputs]."""
@@ -393,15 +397,17 @@ class _Pass(torch.autograd.Function):
         return None, None, None if to_rows is None else torch.from_numpy(to_rows), *found
 
 
-def _joined(before: Sequence[nn.Module]) -> Mapping[InputName, slice]:
-    """Return the columns of inputs that these layers lay side by side, in order; empty if they do anything else."""
+def _columns_of(before: Sequence[nn.Module]) -> Mapping[InputName, slice]:
+    """Return the columns of the inputs that these layers lay side by side as they are; empty without any."""
     if len(before) != 1 or type(before[0]) is not Merger or before[0].adds:
         return {}
-    names, embedders, widths = before[0].names, before[0].embedders, before[0].widths
-    if any(True for _ in chain.from_iterable(embedder.children() for embedder in embedders)):
-        return {}
-    ends = list(accumulate(widths))
-    return {name: slice(end - width, end) for name, end, width in zip(names, ends, widths, strict=True)}
+    ends = list(accumulate(before[0].widths))
+    places = zip(before[0].names, before[0].embedders, ends, before[0].widths, strict=True)
+    return {
+        name: slice(end - width, end)
+        for name, embedder, end, width in places
+        if not any(True for _ in embedder.children())
+    }
 
 
 def _derives(networks: Networks) -> bool:

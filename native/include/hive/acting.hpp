@@ -1,16 +1,18 @@
 // The actions of a rollout: what lies between the observations of a step and its actions, in one call.
 //
-//     observations [B, inputs] -> normalized -> the network's first output -> sampled with prepared noise -> actions
+//     observations [B, bytes] -> normalized, unpacked [B, inputs] -> the network's first output -> sampled with prepared noise -> actions
 //
 // The weights are those of the whole rollout, so they are packed once. Each function is the one that a step through
 // Python calls, so both give the same bytes.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "hive/dense.hpp"
 #include "hive/sampling.hpp"
+#include "hive/unpacking.hpp"
 
 namespace hive {
 
@@ -26,20 +28,20 @@ struct PolicyHead {
 struct ActingRollout {
   std::span<const float> weights;
   std::size_t envs = 0, steps = 0;
-  const float* observations = nullptr;
+  const std::byte* observations = nullptr;
   const float* noise = nullptr;
   std::byte* actions = nullptr;
   float* outputs = nullptr;                    // may be null
-  std::span<const float> shift, scale;         // of normalized observations; empty: they are read as they are
-  float limit = 0.0F;                          // of normalized observations
+  RowScales scales;
 };
 
 class Acting {
  public:
-  // Throws std::invalid_argument unless the head has as many outputs as the sampler reads.
-  Acting(DenseNetwork network, PolicyHead head, Sampler sampler);
+  // unpacking: none: observations are the numbers that the network reads. Throws std::invalid_argument unless the head
+  // has as many outputs as the sampler reads.
+  Acting(DenseNetwork network, PolicyHead head, Sampler sampler, std::optional<Unpacking> unpacking);
 
-  std::size_t inputs() const { return network_.inputs(); }
+  std::size_t row_bytes() const { return unpacking_ ? unpacking_->row_bytes() : network_.inputs() * sizeof(float); }
   std::size_t parameters() const { return network_.parameters(); }
   Sampler& sampler() { return sampler_; }
   const ActingRollout& rollout() const { return rollout_; }
@@ -48,13 +50,14 @@ class Acting {
   void act(std::size_t step);  // of the rollout that has begun
 
  private:
-  const float* seen(const float* observations);
+  const float* seen(const std::byte* observations);
 
   DenseNetwork network_;
   PolicyHead head_;
   Sampler sampler_;
+  std::optional<Unpacking> unpacking_;
   ActingRollout rollout_;
-  Floats normalized_, columns_, outputs_;
+  Floats seen_, columns_, outputs_;
 };
 
 }  // namespace hive

@@ -1,6 +1,7 @@
 // A gradient as a description: a sequence of steps over registers, which one call runs without Python.
 //
 //     pick, gather        rows of a batch                      -> registers
+//     unpack              rows of observations                 -> what the first layer of a network reads of them
 //     forward             a register                           -> the outputs of a network's heads, one register each;
 //                         layers may be noisy, and heads have two streams
 //     backward            slopes                               -> the gradient, or the slopes of the input
@@ -43,6 +44,7 @@
 #include "hive/dense.hpp"
 #include "hive/derived_weights.hpp"
 #include "hive/replay.hpp"
+#include "hive/unpacking.hpp"
 
 namespace hive {
 
@@ -174,6 +176,19 @@ class Gather final : public Step {
   ReplayRows memory_;
   GatherSettings settings_;
   Transitions into_;
+};
+
+// The numbers of observations that a network reads. Throws std::invalid_argument for rows of another length.
+class Unpack final : public Step {
+ public:
+  Unpack(Unpacking unpacking, const Register& from, Register& into)
+      : unpacking_(std::move(unpacking)), from_(from), into_(into) {}
+  void run(GradientCall& call) override;
+
+ private:
+  Unpacking unpacking_;
+  const Register& from_;
+  Register& into_;
 };
 
 // An output of a network: `width` columns of a branch, and with `deviations` (an offset of the parameters; -1: none) as

@@ -67,18 +67,16 @@ class Scale final : public Step {
   Register& into_;
 };
 
-// Observations and actions side by side; `at`: their first columns.
+// Observations with the actions before column `at`, or after the last one.
 class Join final : public Step {
  public:
-  Join(const Register& observations, std::size_t observations_at, const Register& actions, std::size_t actions_at,
-       Register& into)
-      : observations_(observations), actions_(actions), observations_at_(observations_at), actions_at_(actions_at),
-        into_(into) {}
+  Join(const Register& observations, const Register& actions, std::size_t at, Register& into)
+      : observations_(observations), actions_(actions), at_(at), into_(into) {}
   void run(GradientCall& call) override;
 
  private:
   const Register &observations_, &actions_;
-  std::size_t observations_at_, actions_at_;
+  std::size_t at_;
   Register& into_;
 };
 
