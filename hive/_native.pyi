@@ -273,6 +273,9 @@ def columns(
     None if a result is not a tuple of five.
     """
 
+def store_choices(values: Any, first: int, out: NDArray[Any]) -> bool:
+    """Write float32 [B, n] with 1 for each of B integers, counted from `first`. False for anything else."""
+
 def store_observations(observations: Any, out: NDArray[Any]) -> bool:
     """Copy observations, one array or B in a list or tuple, to `out` [B, ...] of float32 or uint8.
 

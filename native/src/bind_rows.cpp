@@ -88,6 +88,29 @@ bool store_observations(const py::object& observations, py::array& out) {
   return true;
 }
 
+// Writes float32 [B, n]: 1 for the value of each of B integers, counted from `first`. False for other objects.
+bool store_choices(const py::object& values, long long first, py::array& out) {
+  const bool sequence = PyTuple_Check(values.ptr()) || PyList_Check(values.ptr());
+  if (!sequence || !holds<float>(out) || !out.writeable() || out.ndim() != 2 || !rows_are_contiguous(out)) return false;
+  if (PySequence_Fast_GET_SIZE(values.ptr()) != out.shape(0)) return false;
+  PyObject* const* items = PySequence_Fast_ITEMS(values.ptr());
+  auto* row = static_cast<char*>(out.mutable_data());
+  for (py::ssize_t b = 0; b < out.shape(0); ++b, row += out.strides(0)) {
+    if (!PyIndex_Check(items[b]) || (is_array(items[b]) && py::reinterpret_borrow<py::array>(items[b]).ndim() > 0)) {
+      return false;
+    }
+    const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(items[b]));
+    int overflow = 0;
+    const long long value = number ? PyLong_AsLongLongAndOverflow(number.ptr(), &overflow) : 0;
+    if (!number) PyErr_Clear();
+    if (!number || overflow || value < first || value - first >= out.shape(1)) return false;
+    auto* const to = reinterpret_cast<float*>(row);
+    std::fill_n(to, out.shape(1), 0.0F);
+    to[value - first] = 1.0F;
+  }
+  return true;
+}
+
 // Reads a Python number; NumPy's float64 is a subclass of float. False for other objects.
 bool read_number(PyObject* object, float& to) {
   if (PyFloat_Check(object)) {
@@ -196,6 +219,9 @@ void bind_rows(py::module_& m) {
   m.def("store_observations", &store_observations, "observations"_a, "out"_a,
         "Copy observations to `out` [B, ...], float32 or uint8. False, with `out` undefined, if they do not have a\n"
         "usual form and the shape of `out`, or a number is not finite.");
+  m.def("store_choices", &store_choices, "values"_a, "first"_a, "out"_a,
+        "Write float32 [B, n] with 1 for each of B integers, counted from `first`. False, with `out` undefined, for\n"
+        "anything but a list or tuple of integers in this range.");
 }
 
 }  // namespace hive

@@ -214,6 +214,8 @@ def _store(spec: ArraySpec, observations: Sequence[Any] | NDArray[Any], out: NDA
     """Write arrays into `out` [B, ...]. Returns False if one violates the spec; `out` is then undefined."""
     if not spec.counts and not spec.origin and _native.store_observations(observations, out):
         return True
+    if len(spec.counts) == 1 and not spec.numbered and _native.store_choices(observations, spec.firsts[0], out):
+        return True
     batch = as_array(observations)
     if spec.counts:
         return _store_choices(spec, batch, out)
