@@ -131,12 +131,14 @@ def test_the_trial_is_part_of_the_json(place: Place) -> None:
 
 
 def test_the_trial_shows_how_updates_are_made(place: Place) -> None:
-    """Torch joins the frames of parts, so the rounds of such a run are not native, whatever its heads are."""
+    """Parts are read within native calls, as one array is; layers of torch are not."""
     (place.folder / "parts_of_check.py").write_text(PARTS)
     native, parts = place.config(SMALL), place.config(SMALL.replace("CartPole-v1", "parts_of_check:Env"), "parts.toml")
     for path in (native, parts):
         assert "\nrounds: updates in native calls\n" in place.hive("check", path).out
-    assert "\nrounds: updates one by one (network: some" in place.hive("check", parts, "-s", "env.frame_stack=2").out
+    assert (
+        "\nrounds: updates one by one (network: some" in place.hive("check", parts, "-s", "network.backend=torch").out
+    )
     assert "rounds:" not in place.hive("check", parts, "--draw").out, "only a trial knows it"
 
 
