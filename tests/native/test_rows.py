@@ -67,6 +67,22 @@ def test_every_number_that_is_not_finite_is_found(form: str, given: Any) -> None
         assert not _native.store_observations(FORMS[form](batch), out)
 
 
+@pytest.mark.parametrize(
+    ("given", "first"), [([0, 2], 0), ((np.int64(-1), np.int32(1)), -1), ([np.array(5), 6], 5), ([True, False], 0)]
+)
+def test_choices_set_one_element_of_each_row(given: Any, first: int) -> None:
+    out = np.full((2, 4), 7, np.float32)[:, :3]
+    assert _native.store_choices(given, first, out)
+    np.testing.assert_array_equal(out, np.eye(3)[[int(one) - first for one in given]])
+
+
+@pytest.mark.parametrize(
+    "given", [[3, 0], [-1, 0], [2**80, 0], [1.0, 0], ["1", 0], [None, 0], [np.ones(1, int)] * 2, [0], np.zeros(2, int)]
+)
+def test_other_choices_are_left(given: Any) -> None:
+    assert not _native.store_choices(given, 0, np.zeros((2, 3), np.float32))
+
+
 ROW = np.zeros(2, np.float32)
 
 

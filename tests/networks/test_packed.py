@@ -25,9 +25,12 @@ from hive.networks import (
     build_network,
 )
 from hive.networks.act.exploration import epsilon_greedy
-from hive.networks.build.network import heads_of
+from hive.networks.build.network import compute_natively, heads_of
 from hive.networks.rows.normalization import NormalizedNetwork, add_rows, merge, observed_elements
 from hive.networks.rows.packed import FORBIDDEN, PackedNetwork
+from hive.networks.weights.dense import Dense
+from hive.networks.weights.flat import FlatParameters
+from hive.networks.weights.unpacking import unpacking_of
 
 PARTS: dict[str, Any] = {
     "image": spaces.Box(0, 255, (8, 8), np.uint8),
@@ -57,6 +60,39 @@ def some_rows(spec: ObservationSpec, count: int) -> Tensor:
 def built(spec: ObservationSpec, **changes: Any) -> torch.nn.Module:
     parameters = NetworkParameters(**changes)
     return build_network(parameters, Spaces({"observation": spec}, Discrete(5)), torch.Generator().manual_seed(1))
+
+
+MIXED = spaces.Dict(
+    bounded=spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 8.0], np.float32)),
+    bytes=spaces.Box(0, 200, (2, 3), np.uint8),
+    gear=spaces.Discrete(4),
+    nested=spaces.Tuple([spaces.MultiBinary(3), spaces.Box(-np.inf, np.inf, (2,), np.float32)]),
+)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("space", [MIXED, *MIXED.values()])
+def test_unpacked_rows_are_what_torch_reads(space: Any, normalized: bool) -> None:
+    """To the bit, in the scale of each part, which numbers lose that are normalized instead."""
+    spec = observation_spec("Any-v0", space)
+    module: Any = built(spec, normalize_observations=normalized)
+    network = module.network if isinstance(module, NormalizedNetwork) else module
+    joins = network if isinstance(network, PackedNetwork) else None
+    compute_natively(module, FlatParameters(module))
+    dense: Dense | None = (network if joins is None else joins.network).dense
+    assert dense is not None
+    space.seed(1)
+    rows = np.zeros((50, *spec.shape), spec.dtype)
+    assert store(spec, [space.sample() for _ in range(50)], rows)
+    read = torch.from_numpy(rows)
+    read = read if joins is None else joins.joined(read)
+    expected = dense.rows(read)
+    unpacking = unpacking_of(dense.before, spec, joins)
+    assert expected is not None
+    assert unpacking is not None
+    found = np.empty_like(expected.numpy())
+    unpacking(rows.reshape(50, -1).view(np.uint8), found)
+    np.testing.assert_array_equal(found, expected.numpy())
 
 
 @pytest.mark.parametrize("separate", [False, True])

@@ -25,6 +25,13 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "box actions": ("Pendulum-v1", PPO),
     "bounds of several elements": ("small_environments:Drift", {**PPO, **BOX}),
     "normalized": ("Pendulum-v1", {**PPO, "network__normalize_observations": "true"}),
+    "parts": ("small_environments:Mixed", {**PPO, **BOX}),
+    "normalized parts": ("small_environments:Mixed", {**PPO, "network__normalize_observations": "true"}),
+    "parts, greedy": (
+        "small_environments:Mixed",
+        {"run__scheme": '"dqn"', **REPLAY, "algorithm__exploration_start": 0.5},
+    ),
+    "one choice": ("small_environments:Cell", PPO),
     "squashed": ("Pendulum-v1", {"run__scheme": '"sac"', **REPLAY}),
     "noisy": ("Pendulum-v1", {"run__scheme": '"td3"', **REPLAY}),
     "greedy": ("CartPole-v1", {"run__scheme": '"dqn"', **REPLAY, "algorithm__exploration_start": 0.5}),
@@ -34,8 +41,12 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def drawn_weights(blueprint: Blueprint) -> NDArray[np.uint8]:
-    """Weights that make actions differ, with the initial statistics."""
+    """Weights that make actions differ, with drawn statistics."""
     weights = weights_of(blueprint)
+    for field in blueprint.flat.buffers:
+        if field.name.endswith(("normalizer.shift", "normalizer.scale")):
+            numbers = weights[field.offset : field.offset + field.nbytes].view(np.float32)
+            numbers[:] = np.random.default_rng(2).uniform(0.2, 2.0, numbers.shape)
     floats = weights[: blueprint.flat.parameter_bytes].view(np.float32)
     floats[:] += np.random.default_rng(1).normal(0.0, 0.3, floats.shape).astype(np.float32)
     return weights
