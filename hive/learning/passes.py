@@ -30,6 +30,8 @@ from hive.networks.weights.dense import Dense, DensePass
 from hive.networks.weights.device import CapturedPasses, to_device, to_host
 from hive.networks.weights.unpacking import unpacking_of
 
+KNOWN_NORMALIZERS = (Normalizer, PackedNormalizer, type(None))
+
 
 class GraphPass:
     """A forward pass by torch. `tensors`: what the model returned, with their graph."""
@@ -193,9 +195,7 @@ def native_passes(model: nn.Module, device: torch.device | None = None) -> Nativ
     remote = None if device is None else Remote(model, device)
     network, normalizer, joins, single = model, None, None, False
     while True:
-        if isinstance(network, NormalizedNetwork) and type(network.normalizer) in (
-            *(Normalizer, PackedNormalizer, type(None)),
-        ):
+        if isinstance(network, NormalizedNetwork) and type(network.normalizer) in KNOWN_NORMALIZERS:
             normalizer, network = network.normalizer, network.network
         elif (inner := getattr(network, "computes_as", None)) is not None:
             network, single = inner, True

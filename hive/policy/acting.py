@@ -55,7 +55,8 @@ class Acting:
         self._place = place
         self._is_bound = True  # whether torch's network has them
         actor = network.actor if isinstance(network, AgentNetwork) else network
-        self._dense: Dense | None = getattr(actor, "dense", None)
+        dense = getattr(actor, "dense", None)
+        self._dense = dense if isinstance(dense, Dense) else None  # a user's module may have what it calls so
         self.begin(0)
 
     @classmethod

@@ -94,6 +94,7 @@ void begin(PyActing& acting, Object weights, Object observations, Object noise, 
   rollout.steps = two.extent(0) - 1;
   rollout.envs = two.extent(1);
   expect(two.extent(2), acting.row_bytes(), "an observation");
+  if (reinterpret_cast<std::uintptr_t>(seen.data()) % alignof(float)) throw py::value_error("observations are not aligned");
   rollout.weights = input(weights, "weights");
   expect(rollout.weights.size(), acting.parameters(), "weights");
   const std::size_t rows = rollout.steps * rollout.envs;

@@ -117,7 +117,7 @@ class Vector {
       throw py::value_error("the rows are not those of the rollout that has begun");
     }
     if (sampler.is_box() != vector_->continuous() || sampler.elements() != vector_->action_elements() ||
-        !vector_->observes_floats() || acting.row_bytes() != vector_->observation_bytes()) {
+        acting.row_bytes() != vector_->observation_bytes()) {
       throw py::value_error("the policy does not fit the environments");
     }
     for (const CheckedRow* row : rows) check(*row);

@@ -88,25 +88,31 @@ bool store_observations(const py::object& observations, py::array& out) {
   return true;
 }
 
+// Whether reading its value runs no code of users: Python's integers, and NumPy's.
+bool is_integer(PyObject* object) {
+  static const auto* const numbers = new py::object(py::module_::import("numpy").attr("integer"));
+  return PyLong_Check(object) || PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(numbers->ptr()));
+}
+
 // Writes float32 [B, n]: 1 for the value of each of B integers, counted from `first`. False for other objects.
 bool store_choices(const py::object& values, long long first, py::array& out) {
   const bool sequence = PyTuple_Check(values.ptr()) || PyList_Check(values.ptr());
   if (!sequence || !holds<float>(out) || !out.writeable() || out.ndim() != 2 || !rows_are_contiguous(out)) return false;
   if (PySequence_Fast_GET_SIZE(values.ptr()) != out.shape(0)) return false;
+  const auto count = static_cast<unsigned long long>(out.shape(1));
   PyObject* const* items = PySequence_Fast_ITEMS(values.ptr());
   auto* row = static_cast<char*>(out.mutable_data());
   for (py::ssize_t b = 0; b < out.shape(0); ++b, row += out.strides(0)) {
-    if (!PyIndex_Check(items[b]) || (is_array(items[b]) && py::reinterpret_borrow<py::array>(items[b]).ndim() > 0)) {
-      return false;
-    }
+    if (!is_integer(items[b])) return false;
     const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(items[b]));
+    if (!number) throw py::error_already_set();
     int overflow = 0;
-    const long long value = number ? PyLong_AsLongLongAndOverflow(number.ptr(), &overflow) : 0;
-    if (!number) PyErr_Clear();
-    if (!number || overflow || value < first || value - first >= out.shape(1)) return false;
+    const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+    const auto place = static_cast<unsigned long long>(value) - static_cast<unsigned long long>(first);
+    if (overflow || value < first || place >= count) return false;
     auto* const to = reinterpret_cast<float*>(row);
-    std::fill_n(to, out.shape(1), 0.0F);
-    to[value - first] = 1.0F;
+    std::fill_n(to, count, 0.0F);
+    to[place] = 1.0F;
   }
   return true;
 }

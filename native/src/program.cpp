@@ -77,6 +77,9 @@ std::span<float> DerivedPass::slopes() {
 
 void Forward::run(GradientCall& call) {
   const std::size_t rows = input_.rows();
+  if (input_.width() != network_.inputs() * sizeof(float)) {
+    throw std::invalid_argument("a pass reads rows of another length than its network's");
+  }
   std::vector<float*> outputs;
   for (std::size_t branch = 0; branch < heads_.size(); ++branch) {
     if (direct(heads_[branch])) {

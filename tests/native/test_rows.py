@@ -67,8 +67,15 @@ def test_every_number_that_is_not_finite_is_found(form: str, given: Any) -> None
         assert not _native.store_observations(FORMS[form](batch), out)
 
 
+class Index:
+    """Is no number to NumPy."""
+
+    def __index__(self) -> int:
+        return 1
+
+
 @pytest.mark.parametrize(
-    ("given", "first"), [([0, 2], 0), ((np.int64(-1), np.int32(1)), -1), ([np.array(5), 6], 5), ([True, False], 0)]
+    ("given", "first"), [([0, 2], 0), ((np.int64(-1), np.int32(1)), -1), ([np.uint8(5), 6], 5), ([True, False], 0)]
 )
 def test_choices_set_one_element_of_each_row(given: Any, first: int) -> None:
     out = np.full((2, 4), 7, np.float32)[:, :3]
@@ -77,10 +84,16 @@ def test_choices_set_one_element_of_each_row(given: Any, first: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [[3, 0], [-1, 0], [2**80, 0], [1.0, 0], ["1", 0], [None, 0], [np.ones(1, int)] * 2, [0], np.zeros(2, int)]
+    "given",
+    [[3, 0], [-1, 0], [2**80, 0], [1.0, 0], ["1", 0], [None, 0], [np.ones(1, int)] * 2, np.zeros(2, int), [Index()]],
 )
 def test_other_choices_are_left(given: Any) -> None:
-    assert not _native.store_choices(given, 0, np.zeros((2, 3), np.float32))
+    assert not _native.store_choices(given, 0, np.zeros((len(given), 3), np.float32))
+
+
+def test_choices_beyond_a_row_are_left_wherever_it_begins() -> None:
+    assert not _native.store_choices([0, 2**62 + 1], -(2**62), np.zeros((2, 3), np.float32))
+    assert not _native.store_choices([0, 0], 0, np.zeros((1, 3), np.float32))
 
 
 ROW = np.zeros(2, np.float32)

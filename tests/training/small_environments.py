@@ -372,6 +372,19 @@ class Plain(nn.Module):
         return self.policy(features), self.value(features).squeeze(-1)
 
 
+class Named(Plain):
+    """Calls a layer as hive calls the native form of its own networks."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__(given)
+        self.dense = nn.Linear(16, 16)
+
+    def forward(self, observations: Any) -> tuple[Tensor, Tensor]:
+        seen = next(iter(observations.values())) if isinstance(observations, dict) else observations
+        features = self.dense(self.body(seen.flatten(1).float()))
+        return self.policy(features), self.value(features).squeeze(-1)
+
+
 class Dropping(Plain):
     """With dropout: while it trains, it draws from torch's generator."""
 

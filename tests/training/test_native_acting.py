@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from small_trainer import Arrays, Page, allocate, collector_of, config_of, copies, same_bytes, weights_of
 
+from hive.envs import include_folder
 from hive.envs.vectors.compiled_vector import CompiledVector
 from hive.errors import EnvironmentFailed
 from hive.runtime.memory.status import BUSY
@@ -81,6 +84,26 @@ def test_rollouts_have_the_bytes_of_those_through_python(name: str) -> None:
     expected, native = (rollouts_of(blueprint, c) for c in (through_python, collector_for(blueprint)))
     assert all(same_bytes(a, b) for a, b in zip(expected, native, strict=True))
     assert any(np.ptp(rollout["actions"]) > 0 for rollout in native)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "small_environments:Mixed"])
+def test_a_layer_that_a_user_calls_dense_is_no_native_network(env: str) -> None:
+    blueprint = Blueprint(config_of(env, **PPO, network__module='"small_environments:Named"'))
+    collector = collector_of(blueprint, log_probs=True)
+    assert collector.acting.native is None
+    assert rollouts_of(blueprint, collector)
+
+
+def test_compiled_environments_of_bytes_take_native_actions(tmp_path: Path) -> None:
+    source, library = tmp_path / "environments.c", tmp_path / "environments.so"
+    text = (Path(__file__).parents[1] / "envs" / "environments.c").read_text()
+    text = text.replace("observation_dimensions = 2", "observation_dimensions = 1")  # of two it is a picture
+    source.write_text(text.replace("observation_shape[0] = 2", "observation_shape[0] = 6"))
+    subprocess.run(["cc", "-shared", "-fPIC", f"-I{include_folder()}", source, "-o", library, "-lm"], check=True)
+    blueprint = Blueprint(config_of(f"{library}:Echo", **PPO))
+    whole = rollouts_of(blueprint, collector_for(blueprint))
+    by_steps = rollouts_of(blueprint, collector_for(blueprint), enough=lambda steps: False)
+    assert all(same_bytes(a, b) for a, b in zip(by_steps, whole, strict=True))
 
 
 def test_a_rollout_of_compiled_environments_has_the_bytes_of_its_steps() -> None:

@@ -74,10 +74,10 @@ class NativeActing:
         if isinstance(policy, AgentNetwork):
             policy = policy.actor
         packed = policy if isinstance(policy, PackedNetwork) and not policy.is_masked else None
-        dense: Dense | None = getattr(policy if packed is None else packed.network, "dense", None)
+        dense = getattr(policy if packed is None else packed.network, "dense", None)  # or what a user calls so
         sampler = sampler_of(distribution)
         known = type(normalizer) in (type(None), Normalizer, PackedNormalizer)
-        if dense is None or sampler is None or not known:
+        if not isinstance(dense, Dense) or sampler is None or not known:
             return None
         unpacking = unpacking_of(dense.before, observation, packed)
         native = None if unpacking is None else dense.acting(sampler, unpacking)

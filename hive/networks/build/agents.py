@@ -58,9 +58,13 @@ class Critics(nn.Module):
 
     @property
     def joins(self) -> StackedNetwork | PackedNetwork | None:
-        """The first critic, which joins the frames or takes the rows apart that all critics see; None if none does."""
+        """The first critic, which joins the frames or takes the rows apart that all critics see; None if none does.
+
+        None, too, if it masks values: each critic is called then, with the rows.
+        """
         first = self.branches[0]
-        return first if isinstance(first, StackedNetwork | PackedNetwork) else None
+        joins = isinstance(first, StackedNetwork | PackedNetwork) and not first.is_masked
+        return first if joins else None
 
     @property
     def networks(self) -> list[nn.Module]:

@@ -160,7 +160,8 @@ class Dense:
         if not plain or self._derivation is not None or unpacking.inputs != self._inputs:
             return None
         place, elements = self._place_of(head), self.flat.parameter_elements
-        return _native.Acting(self._layers[0], elements, place, sampler, None if self.reads_inputs else unpacking)
+        whole = self.reads_inputs and unpacking.row_bytes == 4 * self._inputs
+        return _native.Acting(self._layers[0], elements, place, sampler, None if whole else unpacking)
 
     def _place_of(self, head: Head) -> dict[str, Any]:
         """Return which columns and parameters make the output of a head that is `as_columns`."""

@@ -230,9 +230,8 @@ class FlatParameters(FlatLayout):
         self.initialize_into(block)
         self.bind(block)
         for child in module.modules():
-            if (
-                dense := getattr(child, "dense", None)
-            ) is not None:  # it computes with an earlier FlatParameters' block
+            dense = getattr(child, "dense", None)  # or what a user's module calls so
+            if callable(getattr(dense, "over", None)):  # it computes with an earlier FlatParameters' block
                 child.dense = dense.over(self)
 
     def bind(self, block: Bytes | memoryview, *, read_only: bool = False) -> None:
