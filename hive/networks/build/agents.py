@@ -63,8 +63,7 @@ class Critics(nn.Module):
         None, too, if it masks values: each critic is called then, with the rows.
         """
         first = self.branches[0]
-        joins = isinstance(first, StackedNetwork | PackedNetwork) and not first.is_masked
-        return first if joins else None
+        return first if isinstance(first, StackedNetwork | PackedNetwork) and not first.is_masked else None
 
     @property
     def networks(self) -> list[nn.Module]:

@@ -230,7 +230,7 @@ class FlatParameters(FlatLayout):
         self.initialize_into(block)
         self.bind(block)
         for child in module.modules():
-            dense = getattr(child, "dense", None)  # or what a user's module calls so
+            dense: Any = getattr(child, "dense", None)  # or what a user's module calls so
             if callable(getattr(dense, "over", None)):  # it computes with an earlier FlatParameters' block
                 child.dense = dense.over(self)
 
