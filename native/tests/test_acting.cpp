@@ -82,19 +82,17 @@ void policy() {
   Sampler sampler;
   sampler.kind = Sampler::Kind::gaussian;
   sampler.dimensions = 1;
-  Acting acting(std::move(small.network), {1, 32, false}, sampler);
+  Acting acting(std::move(small.network), {1, 32, false}, sampler, std::nullopt);
   std::vector<float> observations{1, 1, 3, -8, 0, 0, 0, 0, 5, 5, 5, 5}, noise{0, 1, 0, 1}, outputs(8), actions(4);
   const std::vector<float> shift{1, 1}, scale{2, 2};
   ActingRollout rollout;
   rollout.weights = small.block;
   rollout.envs = rollout.steps = 2;
-  rollout.observations = observations.data();
+  rollout.observations = reinterpret_cast<const std::byte*>(observations.data());
   rollout.noise = noise.data();
   rollout.actions = reinterpret_cast<std::byte*>(actions.data());
   rollout.outputs = outputs.data();
-  rollout.shift = shift;
-  rollout.scale = scale;
-  rollout.limit = 10;
+  rollout.scales = {shift, scale, 10};
   acting.begin(rollout);
   acting.act(0);
   CHECK(outputs[0] == 0.5F);                   // both inputs are 0 when normalized
@@ -103,23 +101,46 @@ void policy() {
   CHECK(std::fabs(actions[1] - (outputs[2] + 3)) < 1e-5F);
   CHECK(actions[2] == 0.0F);  // of the next step
   rollout.outputs = nullptr;
-  rollout.shift = {};
+  rollout.scales = {};
   acting.begin(rollout);
   acting.act(1);
   CHECK(actions[2] == 0.5F && std::fabs(actions[3] - 3.5F) < 1e-6F);
+}
+
+void parts() {
+  const Unpacking unpacking(12, {{false, 8, 2, {}, {0.5F}}, {true, 0, 2, {1, 2}, {3, 4}}});
+  CHECK(unpacking.inputs() == 4 && unpacking.row_bytes() == 12);
+  const float numbers[2] = {3, 5}, shift[2] = {1, 1}, scale[2] = {2, 2};
+  std::byte row[12];
+  std::memcpy(row, numbers, sizeof numbers);
+  row[8] = std::byte{255}, row[9] = std::byte{4}, row[10] = row[11] = std::byte{0};
+  float read[4];
+  unpacking.run(row, 1, {}, read);
+  CHECK(read[0] == 127.5F && read[1] == 2 && read[2] == (3 - 1) * 3 && read[3] == (5 - 2) * 4);
+  unpacking.run(row, 1, {shift, scale, 6}, read);
+  CHECK(read[0] == 127.5F && read[2] == (4 - 1) * 3 && read[3] == (6 - 2) * 4);  // the second is limited
+}
+
+template <typename Make>
+bool refuses(Make make) {
+  try {
+    make();
+  } catch (const std::invalid_argument&) {
+    return true;
+  }
+  return false;
 }
 
 void refusals() {
   Small small;
   Sampler sampler;
   sampler.choices = {2};
-  bool refused = false;
-  try {
-    Acting(std::move(small.network), {1, -1, false}, sampler);
-  } catch (const std::invalid_argument&) {
-    refused = true;
-  }
-  CHECK(refused);
+  CHECK(refuses([&] { Acting(std::move(small.network), {1, -1, false}, sampler, std::nullopt); }));
+  CHECK(refuses([] { Unpacking(12, {{true, 8, 2, {}, {}}}); }));           // ends behind the row
+  CHECK(refuses([] { Unpacking(12, {{true, 2, 1, {}, {}}}); }));           // between two numbers
+  CHECK(refuses([] { Unpacking(12, {{false, 13, 0, {}, {}}}); }));
+  CHECK(refuses([] { Unpacking(12, {{false, 0, 3, {}, {1, 1}}}); }));      // a factor of two for three elements
+  CHECK(refuses([] { Unpacking(12, {{false, 0, 2, {1}, {1, 1}}}); }));
 }
 
 }  // namespace
@@ -129,5 +150,6 @@ int main() {
   greedy();
   boxes();
   policy();
+  parts();
   refusals();
 }

@@ -27,6 +27,7 @@ id = "killing_others:environment"
 [collection]
 rollout = 16
 envs = 2
+helpers = 0  # which a busy machine may seem to need: the environments of this process count the steps
 [algorithm]
 batch_size = 64
 replay_capacity = 2_000

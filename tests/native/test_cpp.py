@@ -45,9 +45,10 @@ CASES: list[Any] = (
 PROGRAM = (  # sources of the steps of programs
     *("program_agents", "program_values", "agent_losses", "dense", "dense/choice", "dense/plain", "losses"),
     *("derived_weights", "philox", "priorities", "replay", "return_distributions", "status", "team"),
+    "unpacking",
 )
 NEEDS = {  # sources that a unit calls besides its own
-    "acting": ("agent_losses", "dense", "dense/choice", "dense/plain", "sampling", "status", "team"),
+    "acting": ("agent_losses", "dense", "dense/choice", "dense/plain", "sampling", "status", "team", "unpacking"),
     "compiled": ("classic_control", "rows", "sines"),
     "dense": ("dense/choice", "dense/plain", "status", "team"),
     "exchange": ("boards", "priorities", "priority_tree", "replay_writer", "slots", "status"),
