@@ -344,7 +344,8 @@ class CollectorActor(Actor):
 
         Processes and helpers close theirs themselves, and go on.
         """
-        if self.apart is None and not (self.forked and self.may_help and self.helped is not None):
+        stays = self.helped is not None and not self.helped.left and self.forked and self.may_help
+        if self.apart is None and not stays:
             self.collector.close()
         self.collector.rebuild(self._new_vector(start), start)
 

@@ -27,6 +27,7 @@ from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.python_vector import PythonVector
 from hive.errors import EnvironmentFailed
+from hive.runtime.process.user_code.companion import Companion
 from hive.runtime.process.user_code.throwaway import children
 
 ENVS, STEPS = 7, 40
@@ -78,6 +79,27 @@ class Slow(Counting):
         while time.perf_counter() < end:
             pass
         return super().step(action)
+
+
+class SlowDraws(Slow):
+    """Rewards a number of a global generator, slowly."""
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, random.random(), *rest
+
+
+class Adds(Counting):
+    """Observes the sum of all numbers that it was given."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    total = other = 0
+
+    def add(self, number: int) -> None:
+        self.total += number
+
+    def observation(self) -> Any:
+        return np.full(1, self.total, np.float32)
 
 
 class Fails(Counting):
@@ -310,6 +332,43 @@ def test_a_vector_that_leaves_its_helpers_has_all_environments_itself(opened: li
     assert len(alone.environments) == ENVS
     after = played(alone, given)
     assert all(np.array_equal(before[name], after[name], equal_nan=True) for name in before)
+
+
+def test_hive_chooses_no_helpers_for_environments_that_draw_while_they_are_measured(opened: list[Any]) -> None:
+    opened.append(vector := vector_of(helping(SlowDraws, 1, chosen=True), 2))
+    assert isinstance(vector, PythonVector)
+
+
+def test_every_environment_is_given_a_value_once(opened: list[Any]) -> None:
+    given = helping(lambda: Adds(terminates=3), 1)
+    opened.append(vector := vector_of(given, 2))
+    assert isinstance(vector, HelpedVector)
+    for values in ({"add": 1}, {"other": 2}, {"add": 4}):
+        vector.set_attributes(values)
+        seen = played(vector, given, 8)["observations"][-1]
+    assert seen.ravel().tolist() == [5.0, 5.0]
+
+
+def test_a_helper_that_is_busy_is_not_waited_for(opened: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened.append(vector := vector_of(helping(Walk, 2), 3))
+    assert isinstance(vector, HelpedVector)
+    busy, waits, exited = vector.helpers[0], list[float](), Companion.exited
+
+    def waited(companion: Companion, limit_s: float = 0.0) -> str:
+        if companion is busy._process:
+            waits.append(limit_s)
+        return exited(companion, min(limit_s, 0.1))
+
+    monkeypatch.setattr(Companion, "exited", waited)
+    busy.is_busy = True  # as after an order without an answer
+    busy._word = BusyWord()  # type: ignore[assignment]
+    vector.close()
+    assert max(waits) <= 1.0, "it is killed at once"
+
+
+class BusyWord:
+    def answered(self, limit_s: float, spins: bool) -> None:
+        """Never."""
 
 
 def test_an_error_comes_though_a_process_of_the_environment_lives_on(opened: list[Any]) -> None:

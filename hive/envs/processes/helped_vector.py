@@ -22,6 +22,7 @@ from statistics import median
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hive.envs.context import EnvContext
 from hive.envs.processes.ordered import Ordered
@@ -37,7 +38,7 @@ from hive.envs.vectors.rows import StepRow
 from hive.envs.vectors.seeding import globals_state, runs_python
 from hive.envs.vectors.share import Order, Share, as_collector, follow_orders
 from hive.envs.vectors.shared_buffers import WATCHED_STEPS
-from hive.envs.vectors.vector import VectorEnvironment, refused
+from hive.envs.vectors.vector import VectorEnvironment, let_play, refused
 from hive.errors import EnvironmentFailed
 from hive.runtime.process.user_code.companion import Companion
 from hive.runtime.process.user_code.sent_errors import raise_sent
@@ -83,10 +84,10 @@ def helped_vector(
     if helping.number == 0 or count < 2:
         return helping.make(0, count, options, seeds)
     vector = HelpedVector(helping, count)
-    if helping.chosen and not vector.is_worth_it(options):
-        vector.close()
-        return helping.make(0, count, options, seeds)
     try:
+        if helping.chosen and not vector.is_worth_it(options):
+            vector.close()
+            return helping.make(0, count, options, seeds)
         vector.make_environments(contexts, options)
     except Exception:
         vector.close()
@@ -141,6 +142,11 @@ class HelpedVector(ProcessVector):
         return getattr(self.own, "notices", None)
 
     @property
+    def mask_in_info(self) -> bool:
+        """As of `PythonVector`, for the environments of this process."""
+        return bool(getattr(self.own, "mask_in_info", False))
+
+    @property
     def runs_python(self) -> bool:  # type: ignore[override]
         """Whether a step runs Python code of an environment."""
         return runs_python(self.own)
@@ -156,12 +162,15 @@ class HelpedVector(ProcessVector):
         return takes_attributes(self.own)
 
     def is_worth_it(self, options: Mapping[str, Any]) -> bool:
-        """Have a helper measure a step of one environment; return whether helpers save more than they cost."""
+        """Have a helper measure a step of one environment; return whether helpers save more than they cost.
+
+        They do not where it has drawn from a global generator.
+        """
         self._block.write_changes(options, {})
         helper = self.helpers[0]
         self._ask(self.units[0], helper.measure)
         others = self.count // self.helping.rows - helper.count
-        return bool(self._block.arrays["step_ns"][0] >= WORTH_NS / others)
+        return bool(self._block.arrays["step_ns"][0] >= WORTH_NS / others) and not self.drew
 
     def make_environments(self, contexts: Sequence[EnvContext], options: Mapping[str, Any] | None = None) -> None:
         """Build the environments, in all processes at once, in place of those that they have."""
@@ -188,8 +197,16 @@ class HelpedVector(ProcessVector):
             self.own.step(arrays["actions"][own], self._own_row)
         elif order == Order.reset:
             self.own.reset([int(seed) for seed in arrays["seeds"][own]], arrays["observations"][own])
-        elif order == Order.change:
-            set_attributes(self.own, self._attributes)
+
+    def set_attributes(self, values: Mapping[str, Any]) -> None:
+        """Give every environment these values before its next reset."""
+        set_attributes(self.own, values)
+        super().set_attributes(values)
+
+    def play(self, episodes: NDArray[np.int64]) -> None:
+        """Let each environment play so many more episodes until the next reset, [B]; -1: without a limit."""
+        let_play(self.own, episodes[self._own])
+        super().play(episodes)
 
     def seed_globals(self, word: int) -> None:
         """Do nothing: a helper's numbers are its own, and `look` tells whether an environment needs them."""
@@ -265,8 +282,9 @@ class _Helper(Ordered):
         """Do nothing, likewise."""
 
     def end(self, limit_s: float) -> None:
-        """Wait for its exit after `close`; then kill it."""
-        self._process.exited(limit_s)
+        """Wait for its exit if `close` has ordered it: one that was busy then does not exit; then kill it."""
+        if self.is_closing:
+            self._process.exited(limit_s)
         self._process.end()
 
 

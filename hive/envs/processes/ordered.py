@@ -27,6 +27,7 @@ class Ordered(ABC):
         self.number, self.first, self.count, self.rows = number, first, count, rows
         self.spins = spins
         self.is_busy = False  # an order has no answer yet
+        self.is_closing = False  # the last order was to close
         self.has_raised = False
         self._seeds = block.arrays["seeds"][first * rows : (first + count) * rows]
         self._word, self._doing = block.words[number], block.arrays["doing"][number]
@@ -96,4 +97,4 @@ class Ordered(ABC):
         """Order it to close its environments and to exit, if no other order is open."""
         if self.pids() and (not self.is_busy or self._word.answered(0.0, False) is not None):
             self._word.order(Order.close)
-            self.is_busy = True
+            self.is_busy = self.is_closing = True

@@ -107,8 +107,8 @@ class ProcessVector:
             self.units.append(Supervised(stepper, columns, rows, limits, now_ns, reseed, watcher.failed))
 
     def meanwhile(self, order: Order) -> None:
-        """Follow an order here while the processes follow it: to make, reset, step, change or close what is
-        stepped here."""
+        """Follow an order here while the processes follow it: to make, reset, step or close what is stepped
+        here."""
 
     def make_environments(self, contexts: Sequence[EnvContext], options: Mapping[str, Any] | None = None) -> None:
         """Start all processes and construct the environments, or construct them again in the same processes.
@@ -222,7 +222,6 @@ class ProcessVector:
         self._attributes = {**self._attributes, **values}
         self._block.write_changes(self.options, values)
         changed = [unit for unit in self.units if unit.state in ("running", "idle") and not unit.has_seam]
-        self.meanwhile(Order.change)
         for unit in changed:
             self._change(unit)
         self._block.write_changes(self.options, self._attributes)  # for those that start later, or have begun to

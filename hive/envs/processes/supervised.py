@@ -253,6 +253,8 @@ class Supervised:
 
     def _fail(self, cause: str, hint: str = "", *, permanent: bool = False) -> None:
         """End it with all that it has started, and start it again, now or later, or never."""
+        if self.limits.passes_on:
+            raise EnvironmentFailed(cause, hint=hint, permanent=permanent)
         doing, now_ns = self.stepper.doing(), self._now_ns()
         self._is_open, self.has_seam = False, True
         stepped = self.steps > self._steps_before
