@@ -42,7 +42,7 @@ Statistics = dict[str, float]
 TARGETS, ACTIONS = range(2)  # uses of noise: actions of the critics' targets, and those that the actor learns from
 USES = 2
 
-ACTOR_ROWS, CRITIC_ROWS = "actor_rows", "critic_rows"  # registers of what they read of observations
+ACTOR_ROWS, CRITIC_ROWS = "actor_rows", "critic_rows"  # registers: the numbers that each reads of an observation
 UNKNOWN = float("nan")  # a statistic of a network that this gradient does not have
 
 
@@ -212,11 +212,9 @@ class ActorWithCritics:
     def described_join(self, rows: str, actions: str, into: str) -> Step | None:
         """Return the step that lays actions beside the critics' part of observations, as they read them."""
         columns = self._action_columns
-        return (
-            None
-            if columns is None
-            else ("join", {"observations": rows, "actions": actions, "at": columns.start, "into": into})
-        )
+        if columns is None:
+            return None
+        return "join", {"observations": rows, "actions": actions, "at": columns.start, "into": into}
 
     @property
     def _action_columns(self) -> slice | None:

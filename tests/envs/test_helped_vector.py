@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import multiprocessing
 import os
 import random
@@ -337,6 +338,19 @@ def test_a_vector_that_leaves_its_helpers_has_all_environments_itself(opened: li
 def test_hive_chooses_no_helpers_for_environments_that_draw_while_they_are_measured(opened: list[Any]) -> None:
     opened.append(vector := vector_of(helping(SlowDraws, 1, chosen=True), 2))
     assert isinstance(vector, PythonVector)
+
+
+def test_an_error_without_helpers_comes_once(opened: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    given, made = helping(Walk, 1, chosen=True), list[int]()
+
+    def make(first: int, count: int, options: Any, seeds: Any) -> VectorEnvironment:
+        made.append(count)
+        raise ValueError("no display")
+
+    monkeypatch.setattr(HelpedVector, "is_worth_it", lambda self, options: False)
+    with pytest.raises(ValueError, match="no display"):
+        vector_of(dataclasses.replace(given, make=make), 2)
+    assert made == [2]
 
 
 def test_every_environment_is_given_a_value_once(opened: list[Any]) -> None:

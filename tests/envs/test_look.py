@@ -393,7 +393,7 @@ def test_an_environment_that_waits_in_a_look_is_closed(tmp_path: Path, monkeypat
 
 
 def test_a_run_looks_in_a_process_whose_end_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hive.envs.look.LOOK_S", 60.0)  # of a busy machine
+    monkeypatch.setattr("hive.envs.look.LOOK_S", 60.0)  # a busy machine needs more than its second
     recipe = Recipe("looked_here:FixedSeed")
     ((name, _, advice),) = described_by_child(recipe, environments=16, beside=True).seen
     assert (name, advice != "") == (STARTS_REPEAT, True)

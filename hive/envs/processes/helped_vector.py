@@ -85,17 +85,16 @@ def helped_vector(
         return helping.make(0, count, options, seeds)
     vector = HelpedVector(helping, count)
     try:
-        if helping.chosen and not vector.is_worth_it(options):
-            vector.close()
-            return helping.make(0, count, options, seeds)
-        vector.make_environments(contexts, options)
+        if not helping.chosen or vector.is_worth_it(options):
+            vector.make_environments(contexts, options)
+            return vector
+        vector.close()
     except Exception:
         vector.close()
         if not helping.chosen:
             raise
-        helping.seed()
-        return helping.make(0, count, options, seeds)  # environments that number themselves, for ports, need one
-    return vector
+        helping.seed()  # environments that number themselves, for ports, need one process
+    return helping.make(0, count, options, seeds)
 
 
 class HelpedVector(ProcessVector):
@@ -186,10 +185,8 @@ class HelpedVector(ProcessVector):
             self.own = None
         if order == Order.make:
             seeds = [one.seed for one in self._contexts[: own.stop // self.helping.rows]]
-            self.own, self._own_row = (
-                self.helping.make(0, len(seeds), self.options, seeds),
-                self._block.row(0, own.stop),
-            )
+            self.own = self.helping.make(0, len(seeds), self.options, seeds)
+            self._own_row = self._block.row(0, own.stop)
         if self.own is None:
             return
         if order == Order.step:

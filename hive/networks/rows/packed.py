@@ -228,11 +228,6 @@ class PackedNetwork(nn.Module):
         """Whether it changes the outputs of `network`."""
         return self._mask is not None
 
-    @property
-    def keeps_order(self) -> bool:
-        """As of `StackedNetwork`."""
-        return False
-
     def joined(self, rows: Tensor | tuple[Tensor, Tensor]) -> Tensor | Mapping[InputName, Tensor]:
         """Return rows as the input of `network`."""
         parts: Tensor | Mapping[InputName, Tensor] = self._parts(*views_of(rows, self._floats))
