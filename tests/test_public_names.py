@@ -48,7 +48,7 @@ PLACES = {
 NAMES_ONLY = "hive.compat."
 
 CARRIER, PORT = "()", "() connected"
-FROM_ROLLOUTS = "() statistics distribution model reconfigure connect gradients"
+FROM_ROLLOUTS = "() statistics distribution model reconfigure connect gradients added_loss advantages"
 FROM_VALUES = "() statistics distribution q reconfigure connect gradients"
 FROM_REPLAY = "() statistics distribution q reconfigure connect gradient"
 AGENT = "() statistics distribution actor critic reconfigure connect gradient"

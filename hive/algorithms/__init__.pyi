@@ -8,6 +8,7 @@ from hive.algorithms.c51 import C51 as C51
 from hive.algorithms.ddpg import DDPG as DDPG
 from hive.algorithms.dqn import DQN as DQN
 from hive.algorithms.impala import IMPALA as IMPALA
+from hive.algorithms.losses.actor_critic import RolloutBatch as RolloutBatch
 from hive.algorithms.losses.q_learning import QLoss as QLoss
 from hive.algorithms.nstep_q import NStepQ as NStepQ
 from hive.algorithms.parameters import Configured as Configured

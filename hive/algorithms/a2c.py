@@ -31,6 +31,7 @@ from hive.algorithms.batches.advantages import (
 )
 from hive.algorithms.batches.rows import flat, input_rows, network_input, progress_of, row_counts, weights
 from hive.algorithms.losses.actor_critic import VALUE_FIT, A2CLoss, is_native
+from hive.algorithms.overrides import OfRollouts
 from hive.algorithms.parameters import scheduled
 from hive.config import A2CConfig
 from hive.experience import Rollout
@@ -38,7 +39,7 @@ from hive.learning import ActorCritic, TargetNetwork
 from hive.networks.act.distributions import ActionDistribution
 
 
-class A2C:
+class A2C(OfRollouts):
     """Makes one gradient per share of a round. `workers`: gradient workers of the run.
 
     Advantages are normalized over the whole round, so with several workers a round first yields this worker's moments.
@@ -53,6 +54,7 @@ class A2C:
         self.distribution = distribution
         self.asks_for_moments = config.normalize_advantages and workers > 1
         self.gradients_per_round = 1 + self.asks_for_moments
+        self.behaviour_log_probs |= self.overrides("added_loss")  # its batches have them
         self.reconfigure(config)
 
     def expect_lag(self) -> None:
@@ -83,10 +85,13 @@ class A2C:
             log_ratios = proximal(rollouts, self.distribution, policy)[1]
         ratios = log_ratios if config.vtrace else None
         if self.asks_for_moments:
-            moments = yield advantage_moments(rollouts, generalized_advantages(rollouts, values, *sums, ratios)[0])
+            advantages, _ = generalized_advantages(rollouts, values, *sums, ratios)
+            moments = yield advantage_moments(rollouts, self.replaced_advantages(rollouts, advantages))
 
-        forward = self.model.begin(inputs, native=is_native(self.distribution))
+        extended = self.overrides("added_loss")
+        forward = self.model.begin(inputs, native=is_native(self.distribution) and not extended)
         advantages, returns = generalized_advantages(rollouts, forward.outputs[1], *sums, ratios)
+        advantages = self.replaced_advantages(rollouts, advantages)
         if config.normalize_advantages:
             advantages = normalized(advantages, moments or merged([advantage_moments(rollouts, advantages)]))
         if log_ratios is not None:
@@ -105,4 +110,4 @@ class A2C:
             scheduled(config.entropy_weight, config.entropy_weight_schedule, progress_of(rollouts)),
             further=further,
         )
-        yield self.model.reinforce(loss, samples=samples, forward=forward)
+        yield self.model.reinforce(self.with_rollouts(loss, rollouts), samples=samples, forward=forward)

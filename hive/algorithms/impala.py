@@ -31,6 +31,7 @@ from hive.algorithms.batches.rows import (
     weights,
 )
 from hive.algorithms.losses.actor_critic import VALUE_FIT, A2CLoss, acted_log_probs, is_native
+from hive.algorithms.overrides import OfRollouts
 from hive.algorithms.parameters import scheduled
 from hive.config import IMPALAConfig
 from hive.experience import Rollout
@@ -39,8 +40,11 @@ from hive.learning.loss import Floats
 from hive.networks.act.distributions import ActionDistribution
 
 
-class IMPALA:
-    """Makes one gradient per share of a round. `rho_mean` is the mean clipped importance weight, 1 on-policy."""
+class IMPALA(OfRollouts):
+    """Makes one gradient per share of a round. `rho_mean` is the mean clipped importance weight, 1 on-policy.
+
+    workers: not used.
+    """
 
     statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "value_mean", "rho_mean", *VALUE_FIT)
     gradients_per_round = 1
@@ -48,7 +52,7 @@ class IMPALA:
     asks_for_moments = False
     model: ActorCritic
 
-    def __init__(self, config: IMPALAConfig, distribution: ActionDistribution) -> None:
+    def __init__(self, config: IMPALAConfig, distribution: ActionDistribution, workers: int = 1) -> None:
         self.distribution = distribution
         self.reconfigure(config)
 
@@ -68,11 +72,13 @@ class IMPALA:
         config, shape = self.config, row_counts(rollouts)
         inputs = network_input(rollouts, input_rows(rollouts, self.model.device))
         actions = torch.from_numpy(flat([rollout.actions for rollout in rollouts]))
-        forward = self.model.begin(inputs, native=is_native(self.distribution))
+        extended = self.overrides("added_loss")
+        forward = self.model.begin(inputs, native=is_native(self.distribution) and not extended)
         policy, values = forward.outputs[:2]
         log_ratios = acted_log_probs(self.distribution, policy, actions, shape, by_torch=isinstance(forward, GraphPass))
         log_ratios -= flat([rollout.log_probs for rollout in rollouts])
         advantages, targets = self._targets(rollouts, values, log_ratios)
+        advantages = self.replaced_advantages(rollouts, advantages)
         share = weights(rollouts, samples)
         loss = A2CLoss(
             inputs,
@@ -86,7 +92,7 @@ class IMPALA:
             scheduled(config.entropy_weight, config.entropy_weight_schedule, progress_of(rollouts)),
             means=(clipped_mean(log_ratios, share.numpy(), config.rho_clip),),
         )
-        yield self.model.reinforce(loss, samples=samples, forward=forward)
+        yield self.model.reinforce(self.with_rollouts(loss, rollouts), samples=samples, forward=forward)
 
     def _targets(self, rollouts: Sequence[Rollout], values: Floats, log_ratios: Floats) -> tuple[Floats, Floats]:
         """Return advantages and value targets of all acted rows, float32 [sum of T * B] each."""

@@ -13,6 +13,7 @@ from hive.algorithms.ddpg import DDPG
 from hive.algorithms.dqn import DQN
 from hive.algorithms.impala import IMPALA
 from hive.algorithms.nstep_q import NStepQ
+from hive.algorithms.overrides import METHODS, user_class
 from hive.algorithms.ppo import PPO
 from hive.algorithms.pqn import PQN
 from hive.algorithms.qr_dqn import QRDQN
@@ -89,11 +90,26 @@ def make_algorithm(
                 f"the algorithm `{config.name}` has no {', '.join(missing)}",
                 hint="hive.algorithms.Algorithm documents the interface of an algorithm",
             )
+        _check_overrides(type(algorithm))
         return algorithm
     if type(config) not in BUILT_IN:
         raise TypeError(f"no algorithm for {type(config).__name__}")
     make_built_in, takes = BUILT_IN[type(config)]
     return make_built_in(config, distribution, *(workers, round_steps)[:takes])
+
+
+def _check_overrides(cls: type) -> None:
+    """Raise TopologyError for a method that a user's class overrides, and that the algorithm never calls."""
+    built_in = [make for make, _ in BUILT_IN.values() if isinstance(make, type)]
+    base = next((one for one in cls.__mro__ if one in built_in), None)
+    for method in METHODS:
+        owner = user_class(cls, method)
+        if base is not None and owner is not None and not hasattr(base, method):
+            have = ", ".join(one.__name__ for one in built_in if hasattr(one, method))
+            raise TopologyError(
+                f"`{owner.__name__}.{method}` would have no effect: {base.__name__} never calls it",
+                hint=f"{have} do; give a function of your own another name",
+            )
 
 
 def _takes_round_steps(make: Callable[..., object]) -> bool:

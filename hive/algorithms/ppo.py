@@ -59,6 +59,7 @@ from hive.algorithms.batches.rows import (
     together,
 )
 from hive.algorithms.losses.actor_critic import VALUE_FIT, PPOLoss, acted_rows, is_native, value_fit
+from hive.algorithms.overrides import OfRollouts
 from hive.algorithms.parameters import Progress, scheduled
 from hive.config import PPOConfig
 from hive.experience import Rollout
@@ -91,7 +92,7 @@ class _Share:
     progress: Progress
 
 
-class PPO:
+class PPO(OfRollouts):
     """Makes `epochs` x `minibatches` gradients per share of a round. `workers`: gradient workers of the run."""
 
     statistics: tuple[str, ...] = ("policy_loss", "value_loss", "entropy", "kl", "clipped", *VALUE_FIT)
@@ -132,12 +133,13 @@ class PPO:
         if corrects:
             log_probs, log_ratios = proximal(rollouts, self.distribution, policies[0])
         ratios = log_ratios if config.vtrace else None
-        estimates = generalized_advantages(rollouts, values, config.discount, config.gae_lambda, ratios)
+        advantages, returns = generalized_advantages(rollouts, values, config.discount, config.gae_lambda, ratios)
+        advantages = self.replaced_advantages(rollouts, advantages)
         if config.normalize_advantages and config.normalize_over == "round":
-            moments = advantage_moments(rollouts, estimates[0])
+            moments = advantage_moments(rollouts, advantages)
             over_round = (yield moments) if self.asks_for_moments else merged([moments])
-            estimates = normalized(estimates[0], over_round), estimates[1]
-        share = self._share(rollouts, inputs, values, *estimates, log_probs, log_ratios)
+            advantages = normalized(advantages, over_round)
+        share = self._share(rollouts, inputs, values, advantages, returns, log_probs, log_ratios)
         observations = share.observations
         parts = batches(rollouts, observations, config.epochs, config.minibatches, noise)
         self._round, self._ended = None if remembers(rollouts) else (share, parts), False
@@ -145,11 +147,11 @@ class PPO:
             loss, forward = self._loss(network_rows, share, rows), None
             samples = len(observations) if rows is None else len(rows)
             if samples and self.config.target_kl:
-                forward = self.model.begin(loss.inputs, native=loss.is_native)
+                forward = self.model.begin(loss.inputs, native=loss.is_native and not self.overrides("added_loss"))
                 self._ended = self._too_far(loss, forward)
             if self._ended:
                 return  # the worker fills the rest of the round with gradients of zero samples
-            yield self.model.reinforce(loss, samples=samples, forward=forward)
+            yield self.model.reinforce(self.with_addition(loss, loss.batch), samples=samples, forward=forward)
 
     def described(self) -> Described | str:
         """Return the gradients that are left of the round for hive._native, or why only `gradients` makes them."""
@@ -243,4 +245,4 @@ class PPO:
         forward: the pass that the step is made of.
         """
         of = loss(forward.tensors) if isinstance(forward, GraphPass) else loss.differentiate(forward.outputs)
-        return of.statistics[self.statistics.index("kl")] > self._most_divergence
+        return of.statistics[PPO.statistics.index("kl")] > self._most_divergence

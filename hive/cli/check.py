@@ -255,7 +255,7 @@ def _print_topology(checked: Checked, trial: Mapping[str, Any] | None = None) ->
     lines = [*lines_of(plan), *size_lines(checked.sizes)]
     if checked.lags is not None:
         lines += [*lag_lines(checked.lags, config), *helper_line(config, topology), *device_line(config)]
-        lines += [f"rounds: {rounds_text(trial['rounds'])}"] if trial and trial["rounds"] else []
+        lines += [f"rounds: {rounds_text(trial['rounds'], config.algorithm.name)}"] if trial and trial["rounds"] else []
         lines += [*memory_lines(config), *meaning_lines(topology), *network_lines(topology)]
     print("\n".join([*lines, *host_lines(config), *exact_lines(config, plan)]))
 

@@ -42,8 +42,8 @@ HEAD_NAME = "head"  # hive.config.schema.HEAD, without the import of all keys
 PS_KEYS = (
     *("run", "name", "host", "pid", "state", "restarts", "cpu_percent", "memory_bytes", "activity", "since_s"),
     *("busy", "wait_in", "wait_out", "version", "lag", "phases", "counters", "environments"),
-    *("warnings", "gpus", "policies"),
-)  # keys of every row of `ps --json`; null without one. The run's warnings, GPUs and policies are in the first row
+    *("warnings", "gpus", "policies", "rounds"),
+)  # keys of every row of `ps --json`; null without one. The last four are of the run, and in the first row
 
 COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "NAME": lambda row: row["name"],
@@ -150,8 +150,8 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     """Print the processes of a run as a table, below its state and warnings."""
     first = rows[0]
     _print_head(first)
-    if rounds := rounds_in(row["counters"] or {} for row in rows):
-        print(f"rounds: {rounds_text(rounds)}")
+    if rounds := first["rounds"]:
+        print(f"rounds: {rounds}")
     hosts = any(row["host"] for row in rows)
     columns = {name: cell for name, cell in COLUMNS.items() if hosts or name != "HOST"}
     if any(row["environments"] for row in rows):
@@ -175,7 +175,10 @@ def _live_rows(run: RunDirectory) -> list[dict[str, Any]]:
     supervisor = {"name": "supervisor", "pid": status["pid"], "state": status["state"]}
     supervisor["warnings"] = status.get("warnings", [])
     supervisor["policies"] = status.get("policies")
-    if trained(run)["device"] not in (None, "cpu"):
+    names = trained(run)
+    if rounds := rounds_in(actor["counters"] or {} for actor in status["actors"]):
+        supervisor["rounds"] = rounds_text(rounds, names["algorithm"] or "")
+    if names["device"] not in (None, "cpu"):
         supervisor["gpus"] = [asdict(gpu) for gpu in gpus_here() or ()]
     known = [{"run": run.name, "restarts": 0, **facts} for facts in (supervisor, *status["helpers"], *status["actors"])]
     known = [process for facts in known for process in (facts, *_companions(facts))]

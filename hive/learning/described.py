@@ -55,9 +55,15 @@ class Described:
 def describes(algorithm: object) -> bool:
     """Return whether the class of this algorithm describes its gradients.
 
-    A subclass may make others than its base, and a wrapper adds to them: they need a `described` of their own.
+    A subclass may make others than its base, and a wrapper adds to them: they need a `described` of their own. What a
+    subclass adds by new names, its constructor and its `advantages`, which a description has got, change none.
     """
-    return "described" in vars(type(algorithm))
+    classes = type(algorithm).__mro__
+    describing = next((number for number, one in enumerate(classes) if "described" in vars(one)), None)
+    if describing is None:
+        return False
+    changed = {name for one in classes[:describing] for name in vars(one) if not name.startswith("__")}
+    return not any(hasattr(classes[describing], name) for name in changed - {"advantages"})
 
 
 UNDESCRIBED = "algorithm.name: it does not describe its gradients"

@@ -57,6 +57,8 @@ class PolicyFacts(TypedDict):
 UPDATE_COUNTS = ("adopted", "reduced", "applied", "target_updates")
 
 NATIVE = "native"
+NO_WORKER = "the topology: the learner has no gradient worker in its process"
+OVERRIDDEN = "algorithm.name: it overrides "  # and a method of hive.algorithms.overrides
 FEW_UPDATES = "a round has at most two updates, whose counts the worker writes"
 ROUNDS = (
     NATIVE,
@@ -73,7 +75,8 @@ ROUNDS = (
     "collection.max_lag: rollouts of older policies are corrected",
     "network: some of its layers or heads are computed by torch",
     "network.memory",
-    "the topology: the learner has no gradient worker in its process",
+    NO_WORKER,
+    *(OVERRIDDEN + method for method in ("added_loss", "added_actor_loss", "targets")),
 )
 """How the updates of a round are made: in native calls, or one by one, and because of what.
 
@@ -84,8 +87,15 @@ AS_FAST = ("", NATIVE, FEW_UPDATES, "gradients.device")
 """The ways that are not slow: native calls would gain nothing."""
 
 
-def rounds_text(obstacle: str) -> str:
-    """Return how the updates of a round are made as text. obstacle: one of ROUNDS."""
+def rounds_text(obstacle: str, algorithm: str = "") -> str:
+    """Return how the updates of a round are made as text. obstacle: one of ROUNDS.
+
+    algorithm: `algorithm.name`, whose class is named.
+    """
+    if obstacle.startswith(OVERRIDDEN):
+        method = obstacle.removeprefix(OVERRIDDEN)
+        how = "one by one" if method == "targets" else "by torch"
+        return f"updates {how}: {algorithm.rpartition(':')[2]}.{method}".replace(" .", " ")
     return "updates in native calls" if obstacle == NATIVE else f"updates one by one ({obstacle})"
 
 

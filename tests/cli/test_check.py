@@ -61,6 +61,13 @@ class Env(gymnasium.Env):
     def step(self, action):
         return {"near": numpy.zeros(1, "f"), "far": numpy.zeros(1, "f")}, 1.0, True, False, {}
 """
+CLOSE = """
+from hive.algorithms import PPO
+
+class Close(PPO):
+    def added_loss(self, batch, outputs):
+        return outputs[0].square().mean()
+"""
 SUM = """
 import hive
 
@@ -140,6 +147,9 @@ def test_the_trial_shows_how_updates_are_made(place: Place) -> None:
         "\nrounds: updates one by one (network: some" in place.hive("check", parts, "-s", "network.backend=torch").out
     )
     assert "rounds:" not in place.hive("check", parts, "--draw").out, "only a trial knows it"
+    (place.folder / "close_of_check.py").write_text(CLOSE)
+    named = place.hive("check", native, "-s", 'algorithm.name="close_of_check:Close"').out
+    assert "\nrounds: updates by torch: Close.added_loss\n" in named
 
 
 def test_errors_in_the_first_steps_are_found(place: Place) -> None:

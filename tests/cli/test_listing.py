@@ -19,6 +19,7 @@ from hive.cli.logs import FOLLOW_LINES
 from hive.cli.ps import PS_KEYS
 from hive.records import RunDirectory, age_s, read_run_facts, replace_best
 from hive.records.environments import write_environments
+from hive.records.summary import OVERRIDDEN, ROUNDS
 
 if TYPE_CHECKING:
     from conftest import Place
@@ -333,10 +334,22 @@ def test_ps_shows_the_warnings_of_a_run(place: Place) -> None:
     assert {actor["warnings"] for actor in actors} == {None}
 
 
-@pytest.mark.parametrize(("number", "text"), [(0, "updates in native calls"), (1, "updates one by one (gradients.")])
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "updates in native calls"),
+        (1, "updates one by one (gradients."),
+        (ROUNDS.index(OVERRIDDEN + "added_loss"), "updates by torch: Close.added_loss\n"),
+        (ROUNDS.index(OVERRIDDEN + "targets"), "updates one by one: Close.targets\n"),
+    ],
+)
 def test_ps_says_how_the_updates_of_a_round_are_made(place: Place, number: int, text: str) -> None:
-    place.live(status(actor("learner-0", counters={**results(), "rounds": float(number)})))
-    assert place.hive("ps", "cartpole-1").out.splitlines()[1].startswith(f"rounds: {text}")
+    run = place.live(status(actor("learner-0", counters={**results(), "rounds": float(number)})))
+    run.resolved_file.write_text('[algorithm]\nname = "close:Close"\n')
+    assert f"\nrounds: {text}" in place.hive("ps", "cartpole-1").out
+    first, *others = rows(place.hive("ps", "cartpole-1", "--json").out)
+    assert first["rounds"].startswith(text.strip())
+    assert {other["rounds"] for other in others} == {None}
 
 
 @pytest.mark.parametrize("begun", [True, False])

@@ -27,7 +27,7 @@ from hive.learning.described import Step
 from hive.learning.loss import Floats, LossSlopes, LossValue, weighted_mean
 from hive.networks.act.bounded import ScaledActions
 from hive.networks.act.distributions import ActionDistribution, Categorical, DiagonalGaussian, MultiCategorical
-from hive.networks.rows.inputs import Sequences
+from hive.networks.rows.inputs import Sequences, observation_of
 
 EPSILON = 1e-8
 """Added to the deviation of advantages, so that the normalization of equal ones is finite."""
@@ -35,6 +35,26 @@ EPSILON = 1e-8
 
 VALUE_FIT = ("explained_variance", "target_rms")
 """The names of the two statistics of `value_fit`."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RolloutBatch:
+    """M valid steps of rollouts, of which a gradient is made. All are constants.
+
+    observations: [M, ...] in the form of the network that `connect` got, on its device, and not yet normalized. A
+    policy without memory may be called with them again. actions: [M, ...], as the environment got them. log_probs:
+    float32 [M], of these actions by the policy that acted. advantages: float32 [M], as the loss multiplies by them.
+    returns: float32 [M], the targets of the values.
+    """
+
+    observations: Tensor
+    actions: Tensor
+    log_probs: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+    def __len__(self) -> int:
+        return len(self.returns)
 
 
 class _PolicyLoss:
@@ -88,6 +108,17 @@ class A2CLoss(_PolicyLoss):
         factors = (1.0, self.value_loss_weight, -self.entropy_weight, 0.0)
         fit = value_fit(predicted, self.returns, self.weights)
         return weighted_mean(terms, self.weights, factors, (*self.means, *fit, *self.further))
+
+    def batch(self, log_probs: Floats) -> RolloutBatch:
+        """Return the rows with a weight. log_probs: of the acting policy, float32 [M]."""
+        columns = self.actions, *map(torch.from_numpy, (log_probs, self.advantages, self.returns))
+        kept = self.weights > 0
+        seen = acted_rows(observation_of(self.inputs), self.sizes)[kept]
+        return RolloutBatch(seen, *(column[kept] for column in columns))
+
+    def batch_rows(self, outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Return the rows of the network's outputs that `batch` has."""
+        return tuple(acted_rows(output, self.sizes)[self.weights > 0] for output in outputs)
 
     def differentiate(self, outputs: tuple[Floats, ...]) -> LossSlopes:
         """Return the loss and its gradients, from NumPy outputs."""
@@ -156,20 +187,25 @@ class PPOLoss(_PolicyLoss):
     def _picked(self, column: Tensor) -> Tensor:
         return column if self.rows is None else column.index_select(0, self.rows)
 
-    def __call__(self, outputs: tuple[Tensor, ...]) -> LossValue:
-        policy, values = outputs[0], outputs[1]
-        log_probs, entropies = self.distribution.log_prob_and_entropy(policy, self._picked(self.actions))
-        log_ratio = log_probs - self._picked(self.behaviour_log_probs)
-        ratio, limit = log_ratio.exp(), self.clip_range
+    def batch(self) -> RolloutBatch:
+        """Return the M samples."""
         advantages = self._picked(self.advantages)
         if self.normalizes and len(advantages) > 1:
             advantages = (advantages - advantages.mean()) / (advantages.std() + EPSILON)
-        policy_losses = clipped_surrogate(ratio, advantages, limit)
+        columns = self._picked(self.actions), self._picked(self.behaviour_log_probs)
+        return RolloutBatch(observation_of(self.inputs), *columns, advantages, self._picked(self.returns))
+
+    def __call__(self, outputs: tuple[Tensor, ...]) -> LossValue:
+        policy, values, batch = outputs[0], outputs[1], self.batch()
+        log_probs, entropies = self.distribution.log_prob_and_entropy(policy, batch.actions)
+        log_ratio = log_probs - batch.log_probs
+        ratio, limit = log_ratio.exp(), self.clip_range
+        policy_losses = clipped_surrogate(ratio, batch.advantages, limit)
         if self.behaviour_values is not None:
             before = self._picked(self.behaviour_values)
             moved = values - before
             values = before + moved.clamp(-self.value_clip_range, self.value_clip_range)
-        value_losses = mse_loss(values, self._picked(self.returns), reduction="none")
+        value_losses = mse_loss(values, batch.returns, reduction="none")
         with torch.no_grad():
             kl, outside = divergences(ratio, log_ratio), ((ratio - 1.0).abs() > limit).float()
         terms = policy_losses, value_losses, entropies, kl, outside

@@ -8,13 +8,14 @@ For a process that a signal killed, `signal_name` is all that is known.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import signal
 import sys
 import sysconfig
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -42,6 +43,12 @@ def place_of(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         lines.append((error.filename, error.lineno or 1))
     return _last_foreign(lines)
+
+
+def place_of_function(function: Callable[..., object]) -> str:
+    """Return where a function of user code begins, as `mine.py:7`; "" as in `place_of`, and for other callables."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return _last_foreign([] if code is None else [(code.co_filename, code.co_firstlineno)])
 
 
 def place_in(frame: FrameType) -> str:

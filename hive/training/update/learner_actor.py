@@ -24,7 +24,7 @@ from hive.errors import NotFinite, TopologyError, VersionGone
 from hive.gradients import ERROR, POLICY, ROLLOUTS, SAMPLES, VERSION
 from hive.records.return_text import return_text
 from hive.records.run_warnings import UNFINISHED
-from hive.records.summary import NATIVE, ROUNDS
+from hive.records.summary import NATIVE, NO_WORKER, ROUNDS
 from hive.runtime import Actor, Inlet, Outlet, Publication, Slot, SlotInlet, endpoint
 from hive.runtime.memory.segments import Arrays
 from hive.runtime.memory.status import WAIT_IN
@@ -193,7 +193,7 @@ class LearnerActor(Actor):
             collected = self._collected_parts()
             self.rounds = worker.rounds = NativeRounds(memory, worker, self.learner, seed, collected=collected)
         elif self.obstacle == NATIVE:
-            self._show_rounds(ROUNDS[-1])
+            self._show_rounds(NO_WORKER)
 
     def _show_rounds(self, obstacle: str) -> None:
         """Show how the updates of a round are made, one of ROUNDS."""

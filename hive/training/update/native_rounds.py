@@ -62,7 +62,10 @@ def native_obstacle(blueprint: Blueprint) -> str:
     Whether the algorithm and its network are native is seen at the first gradient.
     """
     config, gradients = blueprint.config, blueprint.config.gradients
+    algorithm: Any = blueprint.algorithm()
+    overridden = getattr(algorithm, "obstacle", None)
     obstacles = (
+        (overridden or "", overridden is not None),
         ("gradients.native_rounds = false", not gradients.native_rounds),
         ("gradients.workers: the gradient workers are other processes", gradients.workers > 0),
         ("gradients.max_lag", gradients.max_lag > 0 or gradients.communication != "synchronous"),
@@ -71,7 +74,7 @@ def native_obstacle(blueprint: Blueprint) -> str:
         ("gradients.decentralized", gradients.decentralized),
         ("gradients.device", blueprint.device is not None),
         ("run.update_hook", config.run.update_hook is not None),
-        (UNDESCRIBED, not describes(blueprint.algorithm())),
+        (UNDESCRIBED, not describes(algorithm)),
         (FEW_UPDATES, not blueprint.replays and blueprint.gradients_per_round <= 2),
     )
     return next((text for text, is_one in obstacles if is_one), NATIVE)

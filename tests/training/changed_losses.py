@@ -1,0 +1,76 @@
+"""Subclasses of hive's algorithms that override its methods, for runs that name them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hive.algorithms import A2C, IMPALA, PPO, PQN
+from hive.experience import Rollout
+
+
+class AddsZero:
+    """Adds 0 by each method, after a look at what it is given."""
+
+    distribution: Any
+
+    def added_loss(self, batch: Any, outputs: tuple[Tensor, ...]) -> Tensor:
+        policy, values = outputs
+        columns = values, batch.observations, batch.actions, batch.log_probs, batch.advantages, batch.returns
+        assert {len(column) for column in columns} == {len(batch)}
+        log_probs, _ = self.distribution.log_prob_and_entropy(policy, batch.actions)
+        assert (log_probs - batch.log_probs).abs().max() < 0.5, "they belong to the actions, and the policy is close"
+        return 0.0 * (log_probs.sum() + values.sum())
+
+    def advantages(self, rollout: Rollout, advantages: NDArray[np.float32]) -> NDArray[np.float32]:
+        assert advantages.shape == rollout.valid.shape
+        return advantages + np.float64(0.0)
+
+
+class ZeroPPO(AddsZero, PPO):
+    pass
+
+
+class ZeroA2C(AddsZero, A2C):
+    pass
+
+
+class ZeroIMPALA(AddsZero, IMPALA):
+    pass
+
+
+class Halved(PPO):
+    """Half the advantages, which minibatches normalize, and a constructor and a helper that change nothing."""
+
+    def __init__(self, config: Any, distribution: Any, workers: int = 1, *, factor: float = 0.5) -> None:
+        self.factor = factor
+        super().__init__(config, distribution, workers)
+
+    def advantages(self, rollout: Rollout, advantages: NDArray[np.float32]) -> NDArray[np.float32]:
+        return self.scaled(advantages)
+
+    def scaled(self, advantages: NDArray[np.float32]) -> NDArray[np.float32]:
+        return self.factor * advantages
+
+
+class Wrong(PPO):
+    """Returns what the options name in place of a loss or of advantages."""
+
+    def __init__(self, config: Any, distribution: Any, workers: int = 1, *, loss: str = "", gained: str = "") -> None:
+        self.names = {"loss": loss, "gained": gained}
+        super().__init__(config, distribution, workers)
+
+    def added_loss(self, batch: Any, outputs: Any) -> Any:
+        return eval(self.names["loss"] or "0.0 * outputs[1].sum()")
+
+    def advantages(self, rollout: Rollout, advantages: Any) -> Any:
+        return eval(self.names["gained"] or "advantages")
+
+
+class Unheard(PQN):
+    def added_loss(self, batch: Any, outputs: Any) -> Tensor:
+        return torch.zeros(())
