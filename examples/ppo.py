@@ -9,7 +9,7 @@ and permutations of a run of hive, and finds the same weights after ten updates,
     SB3         Stable-Baselines3; VecNormalize is its; RLlib is that of Ray, baselines are those of OpenAI
 
     python examples/ppo.py      CartPole-v1: a mean return of 500 after 80,000 steps: 40 s
-    python examples/ppo.py --env Pendulum-v1 --learning_rate 1e-3 --discount 0.9 --steps 300_000
+    python examples/ppo.py --env Pendulum-v1 --learning_rate 1e-3 --discount 0.9 --steps 100_000
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 from short_runs import EXAMPLES
 
 MOST_LINES, MOST_OF_PAGE = 125, 350
-ALGORITHMS = {"ppo"}  # a whole algorithm on one page, without hive
+ALGORITHMS = {"ppo", "sac"}  # a whole algorithm on one page, without hive
 PLAIN_SCRIPTS = {"actor_critic", "c51", "ddpg", "dqn", "play_onnx", "workers"} | ALGORITHMS  # without processes of hive
 GALLERY = (EXAMPLES / "guide" / "gallery.md").read_text()
 ENVIRONMENTS = {"cartpole_positions"}  # those that a config in this folder names

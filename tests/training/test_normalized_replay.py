@@ -10,18 +10,17 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from small_trainer import Arrays, allocate
+from replay_loop import ReplayLoop, Values
+from small_trainer import Arrays
 from torch import Tensor
 from torch.nn import functional
 
 from hive import _native
 from hive.config import load_config
-from hive.experience import Purpose, Rollout, stream_seed
+from hive.experience import Purpose, stream_seed
 from hive.gradients import SAMPLES
-from hive.networks import aligned_block
 from hive.networks.rows.normalization import LIMIT
-from hive.training import Blueprint, ReplayWorker
-from hive.training.run_start import write_first_ledger, write_first_state
+from hive.training import Blueprint
 from hive.training.update.replay_memory import DrawnRows
 
 TURNS = 3
@@ -34,60 +33,11 @@ EXAMPLES = {
     "sac": ("Pendulum-v1", []),
     "dqn": ("CartPole-v1", ["algorithm.double=false", "algorithm.huber_loss=false"]),
 }
-Values = dict[str, Tensor]
 
 
 def blueprint_of(scheme: str, id: str, *sets: str) -> Blueprint:
     text = f'[run]\nscheme = "{scheme}"\n[env]\nid = "{id}"\n'
     return Blueprint(load_config("small.toml", [*NORMALISED, *SIZES, *STEPS, *SMOOTH, *sets], text=text))
-
-
-class Loop:
-    """Collector, memory, gradient worker and learner of a run in a plain loop; `rollouts` are kept."""
-
-    def __init__(self, blueprint: Blueprint) -> None:
-        self.blueprint = blueprint
-        self.collector = blueprint.collector(0)
-        self.collector.reset()
-        self.learner = blueprint.learner()
-        memory = np.zeros(blueprint.memory_layout.bytes, np.uint8)
-        self.replay = blueprint.replay.memory(memory)
-        self.worker = ReplayWorker(blueprint, 0, memory)
-        self.ledgers = [allocate(blueprint.ledger_layout) for _ in range(2)]
-        self.plan, self.slot = allocate(blueprint.plan_layout), allocate(blueprint.gradient_layout(1))
-        self.states = [aligned_block(blueprint.state.bytes) for _ in range(2)]
-        self.optimizer_states = [aligned_block(blueprint.optimizer_state_bytes) for _ in range(2)]
-        write_first_state(blueprint, self.states[0], self.optimizer_states[0])
-        write_first_ledger(blueprint, self.replay, self.ledgers[0], self.states[0])
-        self.rollouts: list[Arrays] = []
-        self.turns = 0
-
-    def turn(self) -> DrawnRows:
-        """Make a turn as a synchronous run does, and return the rows that it was made of."""
-        (now, after), (ready, out) = self.states, self.ledgers
-        rollout = allocate(self.blueprint.rollout_layout)
-        self.collector.bind(now[: self.blueprint.flat.block_bytes])
-        self.collector.collect(rollout, sequence=self.turns, version=self.turns)
-        self.rollouts.append(rollout)
-        self.replay.admit([Rollout(rollout)], ready, out, 0)
-        self.replay.draw(self.turns, out, self.plan)
-        drawn = DrawnRows.of(self.plan, 0, 0.4)
-        self.worker.bind(now)
-        batch = self.worker.gather(drawn, self.slot, self.turns)
-        self.worker.compute(batch, self.slot, sequence=self.turns, version=self.turns)
-        self.learner.turn([self.slot], now, self.optimizer_states[0], after, self.optimizer_states[1], None, out)
-        for pair in (self.states, self.ledgers, self.optimizer_states):
-            pair.reverse()
-        self.turns += 1
-        return drawn
-
-    def values(self, target: bool = False) -> Values:
-        """The weights, or those of the target network, in float64."""
-        state = self.blueprint.state
-        block = state.target(self.states[0]) if target else state.weights(self.states[0])
-        return {
-            name: torch.tensor(array, dtype=torch.float64) for name, array in self.blueprint.flat.arrays(block).items()
-        }
 
 
 def statistics(rollouts: list[Arrays], discount: float) -> tuple[Tensor, Tensor, float]:
@@ -154,7 +104,7 @@ def dqn_loss(values: Values, target: Values, batch: Any, draw: Callable[[], Tens
 class Raw:
     """The rows of a batch as the environments returned them, normalised here by the statistics."""
 
-    def __init__(self, loop: Loop, drawn: DrawnRows, known: tuple[Tensor, Tensor, float]) -> None:
+    def __init__(self, loop: ReplayLoop, drawn: DrawnRows, known: tuple[Tensor, Tensor, float]) -> None:
         config = loop.blueprint.replay.config
         rows = loop.worker.rows.gather(drawn.positions, n_step=1, discount=config.discount)
         mean, deviation, spread = known
@@ -168,7 +118,7 @@ class Raw:
         self.discounts = torch.from_numpy(rows.discounts).double()
 
 
-def adam(loop: Loop, values: Values, gradients: Values, before: Values, step: int) -> Values:
+def adam(loop: ReplayLoop, values: Values, gradients: Values, before: Values, step: int) -> Values:
     """Adam's step number `step` from moments of zero, of all gradients so far."""
     config = loop.blueprint.config.algorithm
     found = {}
@@ -188,7 +138,7 @@ def test_a_normalised_update_is_that_of_plain_torch(scheme: str, backend: str) -
     relu = ["network.activation=relu", f"network.backend={backend}"]
     if scheme == "sac":
         relu.append("algorithm.critic_first=false")
-    loop = Loop(blueprint_of(scheme, id, *sets, *relu))
+    loop = ReplayLoop(blueprint_of(scheme, id, *sets, *relu))
     config, seed = loop.blueprint.replay.config, loop.blueprint.config.run.seed
     loss = sac_loss if scheme == "sac" else dqn_loss
     moments: Values = {}
@@ -218,7 +168,9 @@ def test_a_normalised_update_is_that_of_plain_torch(scheme: str, backend: str) -
 
 
 def test_initial_errors_are_those_of_normalised_steps_and_unknown_before_the_first_statistics() -> None:
-    loop = Loop(blueprint_of("dqn", "CartPole-v1", "algorithm.initial_errors=true", "algorithm.priority_exponent=0.6"))
+    loop = ReplayLoop(
+        blueprint_of("dqn", "CartPole-v1", "algorithm.initial_errors=true", "algorithm.priority_exponent=0.6")
+    )
     loop.turn()
     assert np.isnan(loop.rollouts[0]["errors"]).all()
     weights = loop.values()
