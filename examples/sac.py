@@ -8,7 +8,7 @@ and noise of a run of hive, and finds the same weights after ten updates, to 1e-
     SB3         Stable-Baselines3; CleanRL: its sac_continuous_action.py
 
     python examples/sac.py      Pendulum-v1: a mean return of -150 after 10,000 steps: 150 s
-    python examples/sac.py --env MountainCarContinuous-v0 --steps 50_000 --seed 2
+    python examples/sac.py --env Hopper-v5 --steps 200_000 --discount 0.98
 """
 
 from __future__ import annotations
