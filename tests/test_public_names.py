@@ -50,8 +50,8 @@ NAMES_ONLY = "hive.compat."
 CARRIER, PORT = "()", "() connected"
 FROM_ROLLOUTS = "() statistics distribution model reconfigure connect gradients added_loss advantages"
 FROM_VALUES = "() statistics distribution q reconfigure connect gradients"
-FROM_REPLAY = "() statistics distribution q reconfigure connect gradient"
-AGENT = "() statistics distribution actor critic reconfigure connect gradient"
+FROM_REPLAY = "() statistics distribution q reconfigure connect gradient added_loss targets"
+AGENT = "() statistics distribution actor critic reconfigure connect gradient added_loss added_actor_loss targets"
 PARTS = {
     "Actor": "role numbered source name index incarnation device clock log status setup run drain teardown end_run "
     "progress restart_actor note private_bytes",

@@ -23,12 +23,14 @@ from torch import Tensor, nn
 from hive import _native
 from hive.algorithms.algorithm import AnyOptimizer
 from hive.algorithms.losses.agents import CriticLoss
+from hive.algorithms.overrides import OfBatches
 from hive.algorithms.replaying import Batch, updates_in_round
 from hive.config import AgentConfig
 from hive.errors import TopologyError
 from hive.experience import Replay
 from hive.learning import Approximation, ComputedPart, SingleOutput, TargetNetwork, jointly
 from hive.learning.described import TORCH_COMPUTES, Described, Step, kind, nothing
+from hive.learning.loss import Loss
 from hive.networks.act.bounded import BoundedColumns
 from hive.networks.act.distributions import ActionDistribution
 from hive.networks.build.agents import AgentNetwork, Critics
@@ -46,7 +48,7 @@ ACTOR_ROWS, CRITIC_ROWS = "actor_rows", "critic_rows"  # registers: the numbers 
 UNKNOWN = float("nan")  # a statistic of a network that this gradient does not have
 
 
-class ActorWithCritics:
+class ActorWithCritics(OfBatches):
     """Holds `actor` and `critic`. A subclass computes their losses from a batch.
 
     round_steps: environment steps in a round over all collectors. Raises TopologyError for a fraction of an update.
@@ -129,13 +131,31 @@ class ActorWithCritics:
 
         inputs: those of the critics. actions: int64 [N], if they return the values of all actions.
         """
+        targets = torch.from_numpy(self.replaced("targets", batch, targets.numpy()))
         loss = CriticLoss(inputs, targets, batch.importance, batch.errors, factor, actions)
-        computed = self.critic.computed(loss)
-        return [(self.critic, computed)], dict(
-            zip(("critic_loss", "q_mean", "td_error"), self.critic.statistics, strict=True)
-        )
+        computed, statistics, added = self.extended(self.critic, loss, batch, "added_loss")
+        names = ("critic_loss", "q_mean", "td_error")
+        return [(self.critic, computed)], dict(zip(names, statistics, strict=True)) | added
 
-    def targets(self, batch: Batch, values: Tensor, log_probs: Floats | None = None, weight: float = 0.0) -> Tensor:
+    def added_actor_loss(self, batch: Batch, outputs: Tensor) -> Tensor:
+        """Return a scalar with a graph, a mean over the N transitions of `batch`, which is added to the actor's loss.
+
+        outputs: what the actor returned for `batch.observations`, float32 [N, W] with a graph, which `distribution`
+        reads.
+        """
+        return torch.zeros(())
+
+    def extended(
+        self, of: Approximation, loss: Loss, batch: Batch, method: str
+    ) -> tuple[Tensor | ComputedPart, Sequence[float], Statistics]:
+        """Return the computed loss of an approximation with what a method adds, its statistics, and the addition's."""
+        computed = of.computed(self.with_addition(loss, lambda: batch, method))
+        added = [method] if self.overrides(method) else []
+        return computed, of.statistics[len(added) :], dict(zip(added, of.statistics, strict=False))
+
+    def bootstrapped(
+        self, batch: Batch, values: Tensor, log_probs: Floats | None = None, weight: float = 0.0
+    ) -> Tensor:
         """Return the targets [N] of values [critics, N] of the following actions; see _native.soft_targets."""
         targets = np.empty(len(batch), np.float32)
         returns, discounts = batch.returns.numpy(), batch.discounts.numpy()

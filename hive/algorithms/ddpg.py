@@ -51,7 +51,7 @@ class DDPG(ActorWithCritics):
         drawn = None if noise is None else noise.numpy().reshape(outputs.shape)
         _native.tanh_actions(outputs, drawn, deviation, limit, actions)
         following = torch.from_numpy(actions).view(-1, *self.noisy.shape)
-        targets = self.targets(batch, self.critic.target(batch.next_observations, following))
+        targets = self.bootstrapped(batch, self.critic.target(batch.next_observations, following))
         return self.fit(self.taken(batch), targets, batch, factor=self.critic_factor)
 
     def target_noise(self, batch: Batch) -> tuple[Tensor | None, float, float]:
@@ -59,8 +59,9 @@ class DDPG(ActorWithCritics):
         return None, 0.0, 0.0
 
     def actor_losses(self, batch: Batch) -> tuple[Losses, Statistics]:
-        loss = self.actor.computed(DeterministicActorLoss(batch.observations, self.noisy, self.critic))
-        return [(self.actor, loss)], {"actor_loss": self.actor.statistics[0]}
+        typed = DeterministicActorLoss(batch.observations, self.noisy, self.critic)
+        computed, (reported,), added = self.extended(self.actor, typed, batch, "added_actor_loss")
+        return [(self.actor, computed)], {"actor_loss": reported} | added
 
     def described(self, memory: Replay) -> Described | str:
         """Return the gradients of batches of this memory for hive._native, or why only `gradient` makes them."""

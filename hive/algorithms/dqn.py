@@ -11,6 +11,8 @@ epsilon-greedy, and epsilon decreases with the number of the rollout.
 
 from __future__ import annotations
 
+import torch
+
 from hive.algorithms.losses.q_learning import QLoss, described_q_loss
 from hive.algorithms.q_learning import ReplayedValues
 from hive.algorithms.replaying import Batch
@@ -35,15 +37,16 @@ class DQN(ReplayedValues):
         """Make the gradient of a batch."""
         values = self.q.target(batch.next_observations)
         best = (self.q.no_grad(batch.next_observations) if self.config.double else values).argmax(-1, keepdim=True)
+        targets = (batch.returns + batch.discounts * values.gather(-1, best).squeeze(-1)).numpy()
         loss = QLoss(
             batch.observations,
             batch.actions,
-            batch.returns + batch.discounts * values.gather(-1, best).squeeze(-1),
+            torch.from_numpy(self.replaced("targets", batch, targets)),
             huber=self.config.huber_loss,
             importance=batch.importance,
             errors=batch.errors,
         )
-        self.q.reinforce(loss, samples=len(batch))
+        self.q.reinforce(self.with_addition(loss, lambda: batch), samples=len(batch))
 
     def described(self, memory: Replay) -> Described | str:
         """Return the gradients of batches of this memory for hive._native, or why only `gradient` makes them."""

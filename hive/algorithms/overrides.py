@@ -170,3 +170,21 @@ class OfRollouts(Overridable):
             return advantages
         parts = zip(rollouts, unflat(rollouts, advantages), strict=True)
         return flat([self.replaced("advantages", rollout, part) for rollout, part in parts])
+
+
+class OfBatches(Overridable):
+    """What a user's class overrides in an algorithm that learns from a replay memory."""
+
+    def added_loss(self, batch: Batch, outputs: Tensor) -> Tensor:
+        """Return a scalar with a graph, a mean over the N transitions of `batch`, which is added to the loss.
+
+        outputs: what the network that has the loss returned for `batch.observations`, float32 with a graph: of DQN the
+        values of all actions [N, A]; of C51 their log probabilities and of QR-DQN their quantiles, both [N, A, atoms];
+        of SAC, TD3 and DDPG the critics' values of `batch.actions` [critics, N], with discrete actions those of all
+        actions [critics, N, A].
+        """
+        return torch.zeros(())
+
+    def targets(self, batch: Batch, targets: Tensor) -> Tensor:
+        """Return the targets in place of those given, float32 [N]; of C51 and QR-DQN [N, atoms]. They are constants."""
+        return targets

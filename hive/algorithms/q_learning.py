@@ -16,6 +16,7 @@ from typing import Any, cast
 from torch import nn
 
 from hive.algorithms.algorithm import AnyOptimizer
+from hive.algorithms.overrides import OfBatches
 from hive.algorithms.replaying import Batch, updates_in_round, warmup_rounds
 from hive.config import EpsilonGreedyConfig, ReplayedValuesConfig
 from hive.config.refusals import ONE_DISCRETE
@@ -65,7 +66,7 @@ class QLearning:
         self.q = Approximation(SingleOutput(network), optimizer, "q", target)
 
 
-class ReplayedValues(QLearning):
+class ReplayedValues(QLearning, OfBatches):
     """Makes one gradient per batch. Arguments: see QLearning. Raises TopologyError for a fraction of an update."""
 
     config: ReplayedValuesConfig

@@ -40,11 +40,11 @@ class QRDQN(ReturnDistributions):
         loss = QuantileQLoss(
             batch.observations,
             batch.actions,
-            torch.from_numpy(targets),
+            torch.from_numpy(self.replaced("targets", batch, targets)),
             importance=batch.importance,
             errors=batch.errors,
         )
-        self.q.reinforce(loss, samples=len(batch))
+        self.q.reinforce(self.with_addition(loss, lambda: batch), samples=len(batch))
 
     def described(self, memory: Replay) -> Described | str:
         """Return the gradients of batches of this memory for hive._native, or why only `gradient` makes them."""

@@ -114,12 +114,12 @@ class SAC(ActorWithCritics):
             typed = SoftActorLoss(batch.observations, noise, self.distribution, weight, self.critic)
         else:
             typed = SoftChoiceLoss(batch.observations, self.critic.no_grad(batch.observations), weight)
-        losses: Losses = [(self.actor, self.actor.computed(typed))]
-        reported, mean, *choices = self.actor.statistics
+        computed, (reported, mean, *choices), added = self.extended(self.actor, typed, batch, "added_actor_loss")
+        losses: Losses = [(self.actor, computed)]
         if self.temperature is not None:
             target = self.config.target_entropy_share * choices[0] if choices else self.target_entropy
             losses.append((self.temperature, self._temperature_loss(self.temperature, mean, target)))
-        return losses, {"actor_loss": reported, "entropy": -mean, "temperature": weight}
+        return losses, {"actor_loss": reported, "entropy": -mean, "temperature": weight} | added
 
     def _temperature_loss(self, temperature: Approximation, mean: float, target: float) -> Tensor | NativePart:
         """Return the loss of the temperature.
@@ -144,7 +144,7 @@ class SAC(ActorWithCritics):
             actions, log_probs = np.empty((rows, outputs.shape[1] // 2), np.float32), np.empty(rows, np.float32)
             _native.squashed_sample(outputs, noise.numpy().reshape(actions.shape), actions, log_probs)
             values = self.critic.target(following, torch.from_numpy(actions).view(noise.shape))
-            return self.targets(batch, values, log_probs, weight)
+            return self.bootstrapped(batch, values, log_probs, weight)
         targets = np.empty(rows, np.float32)
         values = tuple(self.critic.target(following).numpy())
         returns, discounts = batch.returns.numpy(), batch.discounts.numpy()

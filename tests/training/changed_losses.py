@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hive.algorithms import A2C, IMPALA, PPO, PQN
+from hive.algorithms import A2C, C51, DDPG, DQN, IMPALA, PPO, PQN, QRDQN, SAC, TD3
 from hive.experience import Rollout
 
 
@@ -43,6 +43,72 @@ class ZeroIMPALA(AddsZero, IMPALA):
     pass
 
 
+class AddsZeroToBatches:
+    """The same in algorithms that learn from a replay memory."""
+
+    def added_loss(self, batch: Any, outputs: Tensor) -> Tensor:
+        assert len(batch) in outputs.shape[:2]
+        return 0.0 * outputs.exp().clamp(max=1.0).sum()
+
+    def targets(self, batch: Any, targets: Tensor) -> Tensor:
+        assert len(targets) == len(batch)
+        return targets + 0.0
+
+
+class AddsZeroToActors(AddsZeroToBatches):
+    actor: Any
+
+    def added_actor_loss(self, batch: Any, outputs: Tensor) -> Tensor:
+        assert torch.equal(outputs, self.actor.model(batch.observations))
+        return 0.0 * outputs.sum()
+
+
+class ZeroDQN(AddsZeroToBatches, DQN):
+    pass
+
+
+class ZeroC51(AddsZeroToBatches, C51):
+    pass
+
+
+class ZeroQRDQN(AddsZeroToBatches, QRDQN):
+    pass
+
+
+class ZeroSAC(AddsZeroToActors, SAC):
+    pass
+
+
+class ZeroTD3(AddsZeroToActors, TD3):
+    pass
+
+
+class ZeroDDPG(AddsZeroToActors, DDPG):
+    pass
+
+
+class Shifted(DQN):
+    """Adds a constant to the targets alone."""
+
+    def __init__(self, *given: Any, by: float = 0.0, **keys: Any) -> None:
+        self.by = by
+        super().__init__(*given, **keys)
+
+    def targets(self, batch: Any, targets: Tensor) -> Tensor:
+        return targets.double() + self.by
+
+
+class Conservative(SAC):
+    """That of the guide, and a penalty of the actor."""
+
+    def added_loss(self, batch: Any, outputs: Tensor) -> Tensor:
+        drawn = 2 * torch.rand_like(batch.actions) - 1
+        return (self.critic(batch.observations, drawn) - outputs).mean()
+
+    def added_actor_loss(self, batch: Any, outputs: Tensor) -> Tensor:
+        return outputs.square().mean()
+
+
 class Halved(PPO):
     """Half the advantages, which minibatches normalize, and a constructor and a helper that change nothing."""
 
@@ -69,6 +135,11 @@ class Wrong(PPO):
 
     def advantages(self, rollout: Rollout, advantages: Any) -> Any:
         return eval(self.names["gained"] or "advantages")
+
+
+class WrongDQN(DQN):
+    def targets(self, batch: Any, targets: Tensor) -> Any:
+        return targets[:1]
 
 
 class Unheard(PQN):
