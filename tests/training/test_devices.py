@@ -229,10 +229,13 @@ def test_a_backward_pass_has_one_thread(name: str, device: str) -> None:
 
 
 @DEVICES
-@pytest.mark.parametrize("codec", ["none", "bf16", "top-k"])
-def test_training_on_a_device_repeats_and_follows_the_cpu(device: str, codec: str) -> None:
+@pytest.mark.parametrize(
+    ("codec", "name"), [("none", "a2c"), ("bf16", "a2c"), ("top-k", "a2c"), ("none", "changed_losses:Steady")]
+)
+def test_training_on_a_device_repeats_and_follows_the_cpu(device: str, codec: str, name: str) -> None:
     """Turns with the learner's optimizer: twice the same bytes, and the CPU's weights up to rounding."""
     values = {"run__scheme": '"a2c"', "network__backend": '"torch"', "gradients__compression": f'"{codec}"'}
+    values["algorithm__name"] = f'"{name}"'
     trained = []
     for place in (device, device, None):
         trainer = Trainer(config_of("small_environments:Drift", **values), collectors=2)

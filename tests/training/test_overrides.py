@@ -22,6 +22,13 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "ppo, a box": ("ZeroPPO", "Pendulum-v1", {**PPO, "algorithm__target_kl": 0.02}),
     "ppo, old rollouts": ("ZeroPPO", "CartPole-v1", {**PPO, "collection__communication": '"pipelined"'}),
     "ppo with a memory": ("ZeroPPO", "CartPole-v1", {**PPO, **MEMORY}),
+    "ppo with masks": (
+        "ZeroPPO",
+        "small_environments:Rooms",
+        {**PPO, "env__action_mask": '"action_mask"'},
+    ),
+    "ppo, several agents": ("ZeroPPO", "small_environments:Twins", PPO),
+    "a2c of stacked frames": ("ZeroA2C", "CartPole-v1", {**A2C, "env__frame_stack": 3}),
     "ppo, several workers": ("ZeroPPO", "CartPole-v1", {**PPO, "collection__workers": 2, "gradients__workers": 2}),
     "a2c": ("ZeroA2C", "CartPole-v1", A2C),
     "a2c, old rollouts": ("ZeroA2C", "CartPole-v1", {**A2C, "collection__communication": '"pipelined"'}),
