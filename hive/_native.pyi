@@ -562,6 +562,7 @@ class Acting:
         head: Mapping[str, Any],
         sampler: Mapping[str, Any],
         unpacking: Unpacking | None,
+        mask: tuple[int, int] | None,
     ) -> None: ...
     def begin(
         self,
@@ -699,8 +700,9 @@ def critic_loss(
 def least_values(values: Sequence[_F], to_values: Sequence[_F]) -> float:
     """Return the mean of the critics' least values; write the gradients of minus this mean."""
 
-def soft_choice_loss(logits: _F, values: Sequence[_F], temperature: float, to_logits: _F) -> tuple[float, float]:
-    """Return (loss, mean log probability) of SAC's policy over discrete actions; write the gradient of the logits."""
+def soft_choice_loss(logits: _F, values: Sequence[_F], temperature: float, to_logits: _F) -> tuple[float, float, float]:
+    """Return (loss, mean log probability, mean greatest entropy that masks allow) of SAC's policy over discrete
+    actions; write the gradient of the logits."""
 
 def soft_temperature(scale: float, log: float) -> float:
     """Return scale * e^log."""

@@ -64,7 +64,7 @@ from hive.algorithms.parameters import Progress, scheduled
 from hive.config import PPOConfig
 from hive.experience import Rollout
 from hive.learning import ActorCritic, TargetNetwork
-from hive.learning.described import BACKWARD, MEMORY, TORCH_COMPUTES, Described, described, without_samples
+from hive.learning.described import BACKWARD, MEMORY, TORCH_COMPUTES, Described, Step, described, without_samples
 from hive.learning.loss import Floats
 from hive.learning.passes import Forward, GraphPass
 from hive.networks.act.distributions import ActionDistribution
@@ -174,11 +174,12 @@ class PPO(OfRollouts):
         rows = passes.rows(observations)
         if rows is None:
             return TORCH_COMPUTES
+        picks: list[Step | None] = [("pick", {"source": rows, "into": "rows"})]
+        if passes.is_masked:
+            picks.append(("pick", {"source": observations.numpy(), "into": "observations"}))
         forward = passes.described("rows", ("policy", "values"), ("to_policy", "to_values"))
         loss = self._loss(observations, share, None).described(self._most_divergence)
-        return described(
-            [("pick", {"source": rows, "into": "rows"}), forward, loss, BACKWARD], passes.dense.mask, parts
-        )
+        return described([*picks, forward, loss, BACKWARD], passes.dense.mask, parts)
 
     def _share(
         self,

@@ -84,10 +84,13 @@ class PQN(QLearning):
             return MEMORY
         (observations, actions, targets), parts = self._round
         passes = self.q.native
-        rows = None if passes.dense is None else passes.rows(together(observations))
+        seen = together(observations)
+        rows = None if passes.dense is None else passes.rows(seen)
         if rows is None or passes.dense is None:
             return TORCH_COMPUTES
         columns = {"rows": rows, "actions": actions.numpy(), "targets": targets.numpy()}
+        if passes.is_masked:
+            columns["observations"] = seen.numpy()
         picks: list[Step | None] = [("pick", {"source": source, "into": into}) for into, source in columns.items()]
         forward = passes.described("rows", ("values",), ("to_values",))
         loss = described_q_loss(huber=self.config.huber_loss, importance=False)

@@ -161,8 +161,8 @@ class SAC(ActorWithCritics):
         samples = isinstance(self.distribution, SoftActions)
         targets, actor = self._described_samples(weight) if samples else self._described_choices(weight)
         if slope is not None:
-            # A network with a mask computes by torch, so all actions are allowed here.
-            actor.append(("temperature", {"log": slope.place, "target_entropy": self.target_entropy}))
+            target = self.target_entropy if samples else self.config.target_entropy_share
+            actor.append(("temperature", {"log": slope.place, "target": target, "of_greatest": not samples}))
         return self.described_kinds(memory, targets, actor, [] if slope is None else [slope.mask])
 
     def _described_samples(self, weight: dict[str, Any]) -> tuple[Steps, Steps]:

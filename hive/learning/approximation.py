@@ -124,12 +124,8 @@ class Approximation:
         """
         if native and self._remote is not None and self.gives_several:
             return RemotePass(self._remote.outputs(inputs) if kept else self._remote.repeated(inputs))
-        if native and self._remote is None and (dense := self.native.dense) is not None:
-            passes = self.native
-            forward = dense.begin(passes.prepared(inputs))
-            if forward is not None and not (passes.single and len(forward.outputs) != 1):
-                return forward
-        return GraphPass(self._call(inputs))
+        made = self.native.begin(inputs) if native else None
+        return made or GraphPass(self._call(inputs))
 
     def reinforce(
         self,

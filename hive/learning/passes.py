@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive.learning.described import Step
@@ -128,9 +129,9 @@ class NativePasses:
         with torch.no_grad():
             if dense is not None and inputs and isinstance(inputs[0], Tensor):
                 if len(inputs) == 1:
-                    outputs = dense.outputs(self.prepared(inputs[0]))
+                    outputs = dense.outputs(*self._given(inputs[0]))
                 elif len(inputs) == 2 and isinstance(self._network, Critics):
-                    outputs = dense.outputs(self.prepared({"observation": inputs[0], ACTION_INPUT: inputs[1]}))
+                    outputs = dense.outputs(*self._given({"observation": inputs[0], ACTION_INPUT: inputs[1]}))
             if outputs is None or (self.single and len(outputs) != 1):
                 return self._model(*inputs)
         if isinstance(self._network, Critics):
@@ -142,6 +143,22 @@ class NativePasses:
         """Return what the network is called with for these inputs of the model."""
         normalized = inputs if self.normalizer is None else self.normalizer(inputs)
         return normalized if self._joins is None else with_observation(normalized, self._joins.joined)
+
+    def _given(self, inputs: Any) -> tuple[Any, NDArray[np.bool_] | None]:
+        """Return what `prepared` does, and which actions the mask of the inputs forbids; None without a mask."""
+        forbidden = None if self._joins is None else self._joins.forbidden(inputs)
+        return self.prepared(inputs), None if forbidden is None else forbidden.numpy()
+
+    def begin(self, inputs: Any) -> DensePass | None:
+        """Begin a pass that is differentiated later; None if torch makes it."""
+        dense = None if self._remote is not None else self.dense
+        made = None if dense is None else dense.begin(*self._given(inputs))
+        return None if made is None or (self.single and len(made.outputs) != 1) else made
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether a mask forbids actions. A described pass then reads the stored rows."""
+        return self._joins is not None and self._joins.mask is not None
 
     def rows(self, inputs: Any) -> Floats | None:
         """Return what the network's first linear layer reads, float32 [N, inputs]; None if torch computes it."""
@@ -155,9 +172,18 @@ class NativePasses:
     def described(
         self, rows: str, outputs: Sequence[str], slopes: Sequence[str] | None = None, **options: Any
     ) -> tuple[str, dict[str, Any]] | None:
-        """Return a pass as a step of a `_native.Program`; None if torch has a part in it. See `Dense.described`."""
+        """Return a pass as a step of a `_native.Program`; None if torch has a part in it. See `Dense.described`.
+
+        If `is_masked`, it reads the masks of the register `observations`, which has them as they are stored; for rows
+        of a register next_* those of `next_observations`.
+        """
         dense = None if self._remote is not None else self.dense
-        return None if dense is None else dense.described(rows, outputs, slopes, **options)
+        if dense is None:
+            return None
+        columns = None if self._joins is None else self._joins.mask
+        stored = "next_observations" if rows.startswith("next_") else "observations"
+        mask = None if columns is None else {"of": stored, "offset": columns.offset, "actions": columns.actions}
+        return dense.described(rows, outputs, slopes, mask=mask, **options)
 
     def unpack(self, observations: str, into: str, spec: InputSpec) -> Step | None:
         """Return the step from a register of stored observations to what the first linear layer reads of them.
@@ -199,7 +225,7 @@ def native_passes(model: nn.Module, device: torch.device | None = None) -> Nativ
             normalizer, network = network.normalizer, network.network
         elif (inner := getattr(network, "computes_as", None)) is not None:
             network, single = inner, True
-        elif isinstance(network, StackedNetwork | PackedNetwork) and joins is None and not network.is_masked:
+        elif isinstance(network, StackedNetwork | PackedNetwork) and joins is None:
             joins, network = network, network.network
         else:
             known = network if isinstance(network, Network | NetworkPerHead | Critics) else None

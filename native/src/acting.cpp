@@ -8,8 +8,10 @@
 
 namespace hive {
 
-Acting::Acting(DenseNetwork network, PolicyHead head, Sampler sampler, std::optional<Unpacking> unpacking)
-    : network_(std::move(network)), head_(head), sampler_(std::move(sampler)), unpacking_(std::move(unpacking)) {
+Acting::Acting(DenseNetwork network, PolicyHead head, Sampler sampler, std::optional<Unpacking> unpacking,
+               std::optional<MaskColumns> mask)
+    : network_(std::move(network)), head_(head), sampler_(std::move(sampler)), unpacking_(std::move(unpacking)),
+      mask_(mask) {
   if (unpacking_ && unpacking_->inputs() != network_.inputs()) {
     throw std::invalid_argument("the numbers of a row are not the inputs of the network");
   }
@@ -17,6 +19,9 @@ Acting::Acting(DenseNetwork network, PolicyHead head, Sampler sampler, std::opti
   const std::size_t end = static_cast<std::size_t>(std::max<std::ptrdiff_t>(head.deviations, 0)) + head.width;
   if (head.width > network_.outputs(0) || outputs != sampler_.width() || end > network_.parameters()) {
     throw std::invalid_argument("the outputs of the policy do not fit its actions");
+  }
+  if (mask_ && !(mask_->fits(row_bytes(), outputs) && !sampler_.is_box())) {
+    throw std::invalid_argument("the mask of actions does not fit a row");
   }
 }
 
@@ -48,6 +53,9 @@ void Acting::act(std::size_t step) {
     std::copy_n(columns + row * all, head_.width, outputs + row * width);
     if (head_.deviations < 0) continue;
     std::copy_n(rollout_.weights.data() + head_.deviations, head_.width, outputs + row * width + head_.width);
+  }
+  if (mask_) {
+    mask_->fill(rollout_.observations + step * envs * row_bytes(), row_bytes(), envs, width, kForbidden, outputs);
   }
   if (head_.clamps) clamp_deviations(width / 2, {outputs, envs * width}, {outputs, envs * width});
   const std::size_t element = sampler_.is_box() ? sizeof(float) : sizeof(std::int64_t);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "hive/elementary.hpp"
+#include "hive/masks.hpp"
 #include "hive/simd.hpp"
 #include "row_memory.hpp"
 
@@ -213,7 +214,7 @@ CriticLoss critic_loss(std::size_t count, bool huber, float factor, CriticValues
       absolute += static_cast<double>(size);
     }
     sum.error += absolute;
-    errors[row] = static_cast<float>(absolute / static_cast<double>(critics));
+    if (!errors.empty()) errors[row] = static_cast<float>(absolute / static_cast<double>(critics));
   }
   const double terms = static_cast<double>(std::max<std::size_t>(rows, 1) * critics);
   sum.mean /= terms;
@@ -243,8 +244,13 @@ SoftLoss soft_choice_loss(std::size_t count, std::span<const float> logits, Crit
   const double weight = 1.0 / static_cast<double>(std::max<std::size_t>(rows, 1));
   double* log_probs = row_memory(count);
   SoftLoss sum{};
+  std::size_t forbidden = 0;
   for (std::size_t row = 0; row < rows; ++row) {
-    log_softmax(count, logits.data() + row * count, log_probs);
+    const float* const own = logits.data() + row * count;
+    const auto allowed = static_cast<std::size_t>(std::count_if(own, own + count, [](float x) { return x > kAllowed; }));
+    forbidden += count - allowed;
+    sum.greatest += std::log(static_cast<double>(std::max<std::size_t>(allowed, 1)));
+    log_softmax(count, own, log_probs);
     double entropy = 0.0, value = 0.0;
     for (std::size_t j = 0; j < count; ++j) {
       const double chance = exp_of(log_probs[j]);
@@ -260,7 +266,8 @@ SoftLoss soft_choice_loss(std::size_t count, std::span<const float> logits, Crit
       to_logits[row * count + j] = static_cast<float>(exp_of(log_probs[j]) * term * weight);
     }
   }
-  return {sum.total * weight, sum.mean * weight};
+  const double whole = std::log(static_cast<double>(count));  // its mean over rows would be rounded
+  return {sum.total * weight, sum.mean * weight, forbidden == 0 ? whole : sum.greatest * weight};
 }
 
 double soft_temperature(double scale, double log) { return scale * exp_of(log); }

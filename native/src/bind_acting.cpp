@@ -48,10 +48,13 @@ Sampler sampler_of(const py::dict& given) {
 }
 
 std::unique_ptr<PyActing> acting_of(const std::vector<py::dict>& layers, std::size_t parameters, const py::dict& head,
-                                    const py::dict& sampler, const std::optional<Unpacking>& unpacking) {
+                                    const py::dict& sampler, const std::optional<Unpacking>& unpacking,
+                                    const std::optional<std::pair<std::size_t, std::size_t>>& mask) {
   const PolicyHead columns{head["width"].cast<std::size_t>(), head["deviations"].cast<std::ptrdiff_t>(),
                            head["clamps"].cast<bool>()};
-  return std::make_unique<PyActing>(network_of({layers}, parameters), columns, sampler_of(sampler), unpacking);
+  std::optional<MaskColumns> forbids;
+  if (mask) forbids = {mask->first, mask->second};
+  return std::make_unique<PyActing>(network_of({layers}, parameters), columns, sampler_of(sampler), unpacking, forbids);
 }
 
 Unpacking unpacking_of(std::size_t row_bytes, const std::vector<py::dict>& parts) {
@@ -160,10 +163,11 @@ void bind_acting(py::module_& m) {
       .def_property_readonly("inputs", &Unpacking::inputs, "Numbers of a row.")
       .def("__call__", &unpacked, "rows"_a, "to"_a, "Write float32 [N, inputs] of rows uint8 [N, bytes].");
   py::class_<PyActing>(m, "Acting", "The actions of a rollout, by a dense policy and its distribution.")
-      .def(py::init(&acting_of), "layers"_a, "parameters"_a, "head"_a, "sampler"_a, "unpacking"_a,
+      .def(py::init(&acting_of), "layers"_a, "parameters"_a, "head"_a, "sampler"_a, "unpacking"_a, "mask"_a,
            "layers, parameters: of one branch of a DenseNetwork. head: width, deviations, clamps. sampler: kind, choices,\n"
-           "dimensions, middle, reach, allowed, deviation. unpacking: None: observations are float32 [B, inputs]. Raises\n"
-           "ValueError if they do not fit each other.")
+           "dimensions, middle, reach, allowed, deviation. unpacking: None: observations are float32 [B, inputs]. mask: the\n"
+           "byte of an observation that its mask begins at, and its actions; None: all are allowed. Raises ValueError if\n"
+           "they do not fit each other.")
       .def("begin", &begin, "weights"_a, "observations"_a, "noise"_a, "actions"_a, "outputs"_a, "epsilons"_a,
            "normalization"_a,
            "Begin a rollout of T steps of B environments, whose arrays are kept until the next.\n\n"

@@ -163,7 +163,7 @@ py::tuple loss_of_choices(Object logits, const py::sequence& values, double temp
     const py::gil_scoped_release released;
     loss = soft_choice_loss(tables.extent(1), given, of, temperature, to);
   }
-  return py::make_tuple(loss.total, loss.mean);
+  return py::make_tuple(loss.total, loss.mean, loss.greatest);
 }
 
 }  // namespace
@@ -193,7 +193,8 @@ void bind_agent_losses(py::module_& m) {
   m.def("least_values", &least_of_critics, "values"_a, "to_values"_a,
         "Return the mean of the critics' least values; write the gradients of minus this mean.");
   m.def("soft_choice_loss", &loss_of_choices, "logits"_a, "values"_a, "temperature"_a, "to_logits"_a,
-        "Return (loss, mean log probability) of SAC's policy over discrete actions; write the gradient of the logits.");
+        "Return (loss, mean log probability, mean greatest entropy that masks allow) of SAC's policy over discrete\n"
+        "actions; write the gradient of the logits.");
   m.def("soft_temperature", &soft_temperature, "scale"_a, "log"_a, "Return scale * e^log.");
   m.def(
       "temperature_loss",

@@ -195,7 +195,7 @@ std::unique_ptr<Step> BoundProgram::agent_step(const std::string& name, const py
   if (name == "temperature") {
     const auto log = field<std::size_t>(given, "log");
     need_parameters(log + 1);
-    return std::make_unique<TemperatureStep>(log, field<double>(given, "target_entropy"));
+    return std::make_unique<TemperatureStep>(log, field<double>(given, "target"), field<bool>(given, "of_greatest"));
   }
   return nullptr;
 }
@@ -207,13 +207,12 @@ std::unique_ptr<Step> BoundProgram::pick(const py::dict& given) {
   return std::make_unique<Pick>(source.data, source.count, source.width, reg(given, "into"));
 }
 
-std::optional<StatisticPlaces> BoundProgram::statistics(const py::object& given, const BoundReplay& memory) {
+std::optional<StatisticPlaces> BoundProgram::statistics(const py::object& given) {
   if (given.is_none()) return std::nullopt;
   const auto keys = given.cast<py::dict>();
   const StatisticPlaces places{field<std::size_t>(keys, "seen"), field<std::size_t>(keys, "shift"),
                                field<std::size_t>(keys, "scale"), field<std::size_t>(keys, "numbers")};
   const std::size_t numbers = places.numbers * sizeof(float);
-  if (numbers > memory.rows().observation_bytes) throw py::value_error("scale must fit into an observation");
   bytes_ = std::max({bytes_, places.seen + sizeof(double), places.shift + numbers, places.scale + numbers});
   return places;
 }
@@ -231,9 +230,13 @@ std::unique_ptr<Step> BoundProgram::gather(const py::dict& given) {
                           field<std::size_t>(given, "n_step"),
                           field<double>(given, "discount"),
                           field<double>(given, "importance_exponent"),
-                          statistics(object(given, "observed"), memory),
-                          statistics(object(given, "rewarded"), memory),
+                          statistics(object(given, "observed")),
+                          statistics(object(given, "rewarded")),
                           field<float>(given, "limit")};
+  if (settings.observed && settings.observed->numbers * sizeof(float) > memory.rows().observation_bytes) {
+    throw py::value_error("scale must fit into an observation");
+  }
+  if (settings.rewarded && settings.rewarded->numbers != 1) throw py::value_error("rewards have one scale");
   if (settings.stack < 1 || settings.n_step < 1) throw py::value_error("stack and n_step must be at least 1");
   return std::make_unique<Gather>(memory.rows(), settings, into_);
 }
@@ -243,11 +246,14 @@ BranchHeads BoundProgram::heads_of(const std::vector<py::dict>& branch, std::siz
   for (const py::dict& head : branch) {
     const py::object slopes = object(head, "slopes");
     heads.push_back({field<std::size_t>(head, "width"), field<std::ptrdiff_t>(head, "deviations"),
-                     field<bool>(head, "clamps"), field<std::size_t>(head, "softmax"), &reg(head, "output"),
+                     field<bool>(head, "clamps"), field<bool>(head, "masked"), field<std::size_t>(head, "softmax"),
+                     &reg(head, "output"),
                      slopes.is_none() ? nullptr : &reg(slopes.cast<std::string>())});
     const HeadColumns& made = heads.back();
     const auto end = made.deviations + static_cast<std::ptrdiff_t>(made.width);
     if (end > static_cast<std::ptrdiff_t>(parameters)) throw py::value_error("deviations lie outside");
+    if (made.clamps && (branch.size() > 1 || made.width % 2)) throw py::value_error("deviations are half of a branch");
+    if (made.masked && made.deviations >= 0) throw py::value_error("a mask forbids actions, which have no deviations");
     if (made.softmax > 0 && made.width % made.softmax) throw py::value_error("the columns of a head have no such parts");
   }
   return heads;
@@ -281,9 +287,18 @@ std::unique_ptr<Step> BoundProgram::forward(const py::dict& given) {
       throw py::value_error("the heads of a branch do not fit its outputs");
     }
   }
-  const bool keep = field<bool>(given, "keep");
-  auto made = std::make_unique<Forward>(std::move(network), std::move(heads), reg(given, "input"),
-                                        field<bool>(given, "target"), keep, std::move(weights));
+  std::optional<Masks> masks;
+  if (const py::object mask = object(given, "mask"); !mask.is_none()) {
+    const auto keys = mask.cast<py::dict>();
+    masks.emplace(Masks{reg(keys, "of"), {field<std::size_t>(keys, "offset"), field<std::size_t>(keys, "actions")}});
+  }
+  const bool keep = field<bool>(given, "keep"), of_target = field<bool>(given, "target");
+  for (const BranchHeads& branch : heads) {
+    const bool learns = std::all_of(branch.begin(), branch.end(), [](const HeadColumns& head) { return head.slopes; });
+    if (keep && (of_target || !learns)) throw py::value_error("a pass that is kept has slopes, and is not the target's");
+  }
+  auto made = std::make_unique<Forward>(std::move(network), std::move(heads), reg(given, "input"), of_target, keep,
+                                        std::move(weights), masks);
   if (keep) passes_[field<std::string>(given, "name")] = made.get();
   return made;
 }

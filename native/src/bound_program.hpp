@@ -62,7 +62,7 @@ class BoundProgram {
   Table table(const py::dict& from, const char* name);
   std::span<const float> floats(const py::dict& from, const char* name, std::size_t count);
   std::unique_ptr<DerivedPass> derived(const py::object& given);
-  std::optional<StatisticPlaces> statistics(const py::object& given, const BoundReplay& memory);
+  std::optional<StatisticPlaces> statistics(const py::object& given);
   BranchHeads heads_of(const std::vector<py::dict>& branch, std::size_t parameters);
   ValueInputs value_inputs(const py::dict& from);
   NextValues next_values(const py::dict& from);

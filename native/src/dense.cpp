@@ -133,11 +133,12 @@ DenseNetwork::Layer DenseNetwork::prepared(const DenseLayer& given, bool last) {
   return layer;
 }
 
-std::size_t DenseNetwork::parts_for(std::size_t rows, std::size_t branches) const {
+std::size_t DenseNetwork::parts_for(std::size_t rows, std::size_t branches, const Selected& selected) const {
   if (threads() == 1) return 1;
   std::size_t products = 0;
   for (std::size_t branch = 0; branch < branches; ++branch) {
     for (const Layer& layer : branches_[branch]) products += layer.inputs * layer.outputs;
+    if (selected.few()) products -= inputs() * branches_[branch].front().outputs;
   }
   const std::size_t all = rows * products;
   const std::size_t worthwhile = std::max(std::min(threads(), all / kPartProducts),
@@ -178,7 +179,9 @@ void DenseNetwork::reserve(std::size_t rows) {
 void DenseNetwork::forward(std::span<const float> block, std::span<const float> observations, std::size_t rows,
                            std::span<float* const> outputs, bool keep, bool packed) {
   const std::lock_guard<std::mutex> held(*mutex_);
-  const std::size_t parts = parts_for(rows, outputs.size());
+  Selected& selected = keep ? kept_selected_ : selected_;
+  selected.find(observations.data(), rows, inputs());
+  const std::size_t parts = parts_for(rows, outputs.size(), selected);
   if (keep) {
     reserve(rows);
     kept_rows_ = rows;
@@ -213,9 +216,16 @@ void DenseNetwork::forward_rows(Layers& layers, const float* block, const float*
                       : (keep ? layer.results.data() + at : scratch + (turn++ % 2) * area);
     float* argument = keep && layer.keeps_sums ? layer.sums.data() + at : out;
     const std::size_t out_stride = last ? layer.outputs : layer.stride;
-    kernels.product({.rows = rows, .columns = layer.outputs, .depth = layer.inputs, .a = in, .a_row = in_stride,
-                     .a_depth = 1, .b = packed_.data() + layer.packed, .b_depth = layer.stride, .c = argument,
-                     .c_row = out_stride, .start = block + layer.bias});
+    const dense::Product product{.rows = rows, .columns = layer.outputs, .depth = layer.inputs, .a = in,
+                                 .a_row = in_stride, .a_depth = 1, .b = packed_.data() + layer.packed,
+                                 .b_depth = layer.stride, .c = argument, .c_row = out_stride,
+                                 .start = block + layer.bias};
+    const Selected& selected = keep ? kept_selected_ : selected_;
+    if (&layer == &layers.front() && selected.few()) {
+      for (std::size_t row = 0; row < rows; ++row) kernels.combine(selected.row(first + row), product, row);
+    } else {
+      kernels.product(product);
+    }
     const Rows shape{rows, layer.outputs, layer.stride};
     if (layer.has_norm) {
       kernels.normalize(shape, layer.epsilon, block + layer.scale, block + layer.shift, argument,
@@ -238,7 +248,7 @@ void DenseNetwork::reserve_back(const Backward& pass, std::size_t group) {
         for (const std::ptrdiff_t offset : {layer.bias, layer.scale, layer.shift}) {
           if (offset >= 0) std::fill_n(pass.gradient + offset, layer.outputs, 0.0F);
         }
-        if (layer.swaps) layer.transposed.resize(layer.inputs * layer.stride);
+        if (layer.swaps || (kept_selected_.few() && &layer == &branches_[branch].front())) layer.transposed.resize(layer.inputs * layer.stride);
         if (kept_rows_ == 0) std::fill_n(pass.gradient + layer.weight, layer.inputs * layer.outputs, 0.0F);
       }
       const bool passes_on = &layer != &branches_[branch].front() || pass.to_observations;
@@ -261,7 +271,7 @@ void DenseNetwork::backward(std::span<const float> block, std::span<const float>
   for (const Layers& layers : branches_) {
     for (const Layer& layer : layers) norms = norms || layer.has_norm;
   }
-  const std::size_t parts = norms ? 1 : parts_for(kept_rows_, to_outputs.size());
+  const std::size_t parts = norms ? 1 : parts_for(kept_rows_, to_outputs.size(), kept_selected_);
   const std::size_t groups = std::max<std::size_t>(1, (kept_rows_ + kBlock * parts - 1) / (kBlock * parts));
   const std::size_t even = (kept_rows_ + groups - 1) / groups, unit = kGrain * parts;
   const std::size_t group = (even + unit - 1) / unit * unit;
@@ -276,7 +286,7 @@ void DenseNetwork::backward(std::span<const float> block, std::span<const float>
 void DenseNetwork::backward_group(const Backward& pass, std::size_t group, std::size_t rows, std::size_t parts) {
   share(parts, [&](std::size_t part) {
     const Range own = share_of(rows, kGrain, part, parts);
-    if (pass.gradient && inputs() % kPad) {  // rows of b of a product are read up to a multiple of 16 columns
+    if (pass.gradient && inputs() % kPad && !kept_selected_.few()) {  // rows of b of a product are read up to a multiple of 16 columns
       copy_rows(pass.observations + (group + own.begin) * inputs(), own.count(), inputs(),
                 padded_rows_.data() + own.begin * padded(inputs()), padded(inputs()));
     }
@@ -345,13 +355,14 @@ void DenseNetwork::weight_gradients(const Backward& pass, Layers& layers, std::s
 
 void DenseNetwork::weight_gradient(const Backward& pass, Layer& layer, const Layer* before, std::size_t group,
                                    std::size_t rows, std::size_t part, std::size_t parts) {
-  const Range own = share_of(layer.swaps ? layer.inputs : layer.outputs, kGrain, part, parts);
+  const bool looks_up = !before && kept_selected_.few(), swaps = layer.swaps || looks_up;
+  const Range own = share_of(swaps ? layer.inputs : layer.outputs, kGrain, part, parts);
   if (own.count() == 0) return;
   const dense::Kernels& kernels = chosen_kernels();
   const bool add = group > 0;
   std::size_t stride = before ? before->stride : inputs();
   const float* in = before ? before->results.data() + group * stride : pass.observations + group * stride;
-  if (!layer.swaps) {
+  if (!swaps) {
     if (stride % kPad) {
       stride = padded(layer.inputs);
       in = padded_rows_.data();
@@ -362,9 +373,17 @@ void DenseNetwork::weight_gradient(const Backward& pass, Layer& layer, const Lay
     return;
   }
   float* transposed = layer.transposed.data() + own.begin * layer.stride;
-  kernels.product({.rows = own.count(), .columns = layer.outputs, .depth = rows, .a = in + own.begin, .a_row = 1,
-                   .a_depth = stride, .b = layer.slopes.data(), .b_depth = layer.stride, .c = transposed,
-                   .c_row = layer.stride, .add = add});
+  if (looks_up) {
+    if (!add) std::fill_n(transposed, own.count() * layer.stride, 0.0F);
+    for (std::size_t row = 0; row < rows; ++row) {
+      kernels.scatter(kept_selected_.row(group + row, own.begin, own.end), layer.slopes.data() + row * layer.stride,
+                      layer.outputs, layer.transposed.data(), layer.stride);
+    }
+  } else {
+    kernels.product({.rows = own.count(), .columns = layer.outputs, .depth = rows, .a = in + own.begin, .a_row = 1,
+                     .a_depth = stride, .b = layer.slopes.data(), .b_depth = layer.stride, .c = transposed,
+                     .c_row = layer.stride, .add = add});
+  }
   if (group + rows == kept_rows_) {
     transpose(transposed, own.count(), layer.outputs, layer.stride, pass.gradient + layer.weight + own.begin,
               layer.inputs);

@@ -100,6 +100,22 @@ void Forward::run(GradientCall& call) {
   for (std::size_t branch = 0; branch < heads_.size(); ++branch) {
     if (!direct(heads_[branch])) split(call, branch, outputs[branch]);
   }
+  fill_forbidden(&HeadColumns::output, kForbidden);
+}
+
+void Forward::fill_forbidden(Register* HeadColumns::*of, float with) const {
+  if (!masks_) return;
+  const std::size_t rows = input_.rows(), row_bytes = masks_->rows.width();
+  for (const BranchHeads& heads : heads_) {
+    for (const HeadColumns& head : heads) {
+      if (!head.masked) continue;
+      if (masks_->rows.rows() != rows || !masks_->columns.fits(row_bytes, head.width)) {
+        throw std::invalid_argument("the masks of actions do not fit their rows");
+      }
+      masks_->columns.fill(masks_->rows.view<std::byte>().data(), row_bytes, rows, head.width, with,
+                           (head.*of)->written<float>().data());
+    }
+  }
 }
 
 void Forward::split(const GradientCall& call, std::size_t branch, const float* columns) const {
@@ -120,10 +136,12 @@ void Forward::split(const GradientCall& call, std::size_t branch, const float* c
 }
 
 void Forward::differentiate(GradientCall& call, Register* to_rows) {
+  fill_forbidden(&HeadColumns::slopes, 0.0F);
   std::vector<const float*> slopes;
   for (std::size_t branch = 0; branch < heads_.size(); ++branch) {
     const BranchHeads& heads = heads_[branch];
-    slopes.push_back(direct(heads) ? heads.front().slopes->view<float>().data() : joined(call, branch));
+    slopes.push_back(direct(heads) ? heads.front().slopes->view<float>().data()
+                                    : joined(call, branch, to_rows == nullptr));
   }
   const auto rows = input_.view<float>();
   const auto weights = derived_ ? derived_->block() : call.weights;
@@ -137,8 +155,8 @@ void Forward::differentiate(GradientCall& call, Register* to_rows) {
   }
 }
 
-// The slopes of a branch's columns, over the columns themselves.
-const float* Forward::joined(GradientCall& call, std::size_t branch) {
+// The slopes of a branch's columns, over the columns themselves. learns: whether parameters that are appended get theirs.
+const float* Forward::joined(GradientCall& call, std::size_t branch, bool learns) {
   const std::size_t rows = input_.rows(), width = network_.outputs(branch);
   float* to = columns_[branch].data();
   std::vector<float> mapped;
@@ -156,7 +174,7 @@ const float* Forward::joined(GradientCall& call, std::size_t branch) {
       from = mapped;
     }
     for (std::size_t row = 0; row < rows; ++row) std::copy_n(from.data() + row * all, head.width, to + row * width);
-    if (appends) {
+    if (appends && learns) {
       column_sums(from, all, head.width, call.gradient.subspan(static_cast<std::size_t>(head.deviations), head.width));
     }
     to += head.width;

@@ -90,7 +90,7 @@ void CriticStep::run(GradientCall& call) {
   if (!all_exist(actions, count)) return call.give_up();
   const CriticLoss loss =
       critic_loss(count, false, factor_, data_of(values_), actions, targets_.view<float>(), importance_.view<float>(),
-                  call.errors.first(call.samples), written(slopes_, call.samples, count));
+                  call.errors.first(std::min(call.errors.size(), call.samples)), written(slopes_, call.samples, count));
   call.loss += loss.total;
   const double found[] = {loss.total, loss.mean, loss.error};
   for (std::size_t each = 0; each < places_.size(); ++each) call.statistics[places_[each]] = found[each];
@@ -132,12 +132,14 @@ void SoftChoiceStep::run(GradientCall& call) {
                                          slopes_.write<float>(call.samples, count));
   call.loss += loss.total;
   call.log_density = loss.mean;
+  call.greatest_entropy = loss.greatest;
   const double found[] = {loss.total, -loss.mean, temperature};
   for (std::size_t each = 0; each < places_.size(); ++each) call.statistics[places_[each]] = found[each];
 }
 
 void TemperatureStep::run(GradientCall& call) {
-  const TemperatureLoss loss = temperature_loss(call.weights[log_], call.log_density, target_entropy_);
+  const double target = of_greatest_ ? target_ * call.greatest_entropy : target_;
+  const TemperatureLoss loss = temperature_loss(call.weights[log_], call.log_density, target);
   call.loss += loss.total;
   call.gradient[log_] = loss.slope;
 }

@@ -4,13 +4,13 @@
 #include <cmath>
 
 #include "hive/elementary.hpp"
+#include "hive/masks.hpp"
 #include "hive/simd.hpp"
 #include "row_memory.hpp"
 
 namespace hive {
 namespace {
 
-constexpr double kForbidden = -1e8;  // hive.networks.rows.packed.FORBIDDEN
 constexpr std::size_t kLanes = 8;
 
 // The sum of numbers in lanes, which vector code adds side by side; the order is that of this function.

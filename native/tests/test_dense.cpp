@@ -133,13 +133,15 @@ void check_gradient(const std::vector<Branch>& branches, const std::vector<float
   }
 }
 
-void compare(const std::vector<std::vector<std::size_t>>& widths, Activation activation, bool norm, std::size_t count) {
+// one_in: of how many numbers of a row about one is not zero.
+void compare(const std::vector<std::vector<std::size_t>>& widths, Activation activation, bool norm, std::size_t count,
+             std::size_t one_in = 1) {
   std::vector<float> block;
   std::vector<Branch> branches;
   for (const auto& each : widths) branches.push_back(branch(block, each, activation, norm));
   DenseNetwork network(branches, block.size());
   std::vector<float> rows(count * widths.front().front());
-  for (float& number : rows) number = draw();
+  for (std::size_t i = 0; i < rows.size(); i += one_in) rows[i] = draw();
   std::vector<std::vector<float>> outputs, slopes;
   std::vector<float*> to;
   std::vector<const float*> from;
@@ -192,6 +194,30 @@ std::vector<std::vector<float>> results(std::size_t threads) {
   return {out, out_values, gradient, to_rows};
 }
 
+// The outputs and the gradient of rows that are zero but for one number in eleven, alone, and before `more` others whose
+// slopes are zero: these are no such rows, so all of them are multiplied.
+std::vector<std::vector<float>> looked_up(std::size_t threads, std::size_t more) {
+  hive::set_threads(threads);
+  state = 9;
+  constexpr std::size_t kRows = 420, kInputs = 45;
+  std::vector<float> block;
+  const std::vector<Branch> branches{branch(block, {kInputs, 130, 3}, Activation::tanh, false),
+                                     branch(block, {kInputs, 200, 3}, Activation::relu, false)};
+  DenseNetwork network(branches, block.size());
+  std::vector<float> rows(kRows * kInputs), slopes(kRows * 3), out(kRows * 3), other(kRows * 3);
+  for (std::size_t i = 0; i < rows.size(); i += 11) rows[i] = draw();
+  for (float& number : slopes) number = draw();
+  rows.resize(rows.size() + more * kInputs, 1.0F);
+  for (auto* each : {&slopes, &out, &other}) each->resize(each->size() + more * 3);
+  const std::vector<float*> to{out.data(), other.data()};
+  const std::vector<const float*> from{slopes.data(), slopes.data()};
+  std::vector<float> gradient(block.size());
+  network.forward(block, rows, kRows + more, to, true);
+  network.backward(block, rows, from, gradient, {});
+  for (auto* each : {&out, &other}) each->resize(kRows * 3);
+  return {out, other, gradient};
+}
+
 template <typename F>
 bool refuses(const F& f) {
   try {
@@ -214,6 +240,14 @@ int main() {
   compare({{48, 16, 48}}, Activation::tanh, true, 193);
   const auto alone = results(1);
   for (const std::size_t threads : {2, 3, 7}) CHECK(results(threads) == alone);
+  const auto multiplied = looked_up(1, 120);
+  for (const std::size_t threads : {1, 2, 7}) {
+    CHECK(looked_up(threads, 0) == multiplied);
+    CHECK(looked_up(threads, 120) == multiplied);
+  }
+  compare({{40, 20, 3}, {40, 33, 17, 1}}, Activation::silu, true, 99, 9);
+  compare({{500, 16, 48}}, Activation::tanh, false, 193, 499);
+  compare({{16, 3}}, Activation::none, false, 5, 20);
   hive::set_threads(3);
   compare({{40, 130, 120, 3}, {40, 64, 1}}, Activation::tanh, false, 293);
   const DenseLayer layer{.inputs = 2, .outputs = 3, .weight = 0, .bias = 16};

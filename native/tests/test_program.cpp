@@ -54,7 +54,7 @@ struct Gradient {
 
 void a_head_of_log_probabilities_is_that_of_its_functions() {
   Gradient of;
-  const BranchHeads heads{{kColumns, -1, false, kAtoms, &of.outputs, &of.to_outputs}};
+  const BranchHeads heads{{kColumns, -1, false, false, kAtoms, &of.outputs, &of.to_outputs}};
   Forward forward(network(), {heads}, of.rows, false, true);
   forward.run(of.call);
   forward.differentiate(of.call);
@@ -84,7 +84,7 @@ void passes_through_noisy_layers_take_the_next_words() {
   of.call.gradient = of.slopes;
   const std::vector<std::int64_t> words{11, 12};
   of.call.words = words;
-  const BranchHeads heads{{kColumns, -1, false, 0, &of.outputs, &of.to_outputs}};
+  const BranchHeads heads{{kColumns, -1, false, false, 0, &of.outputs, &of.to_outputs}};
   const auto pass = [&](bool keep) {
     return Forward(network(), {heads}, of.rows, false, keep,
                    std::make_unique<DerivedPass>(weights, std::vector<Range>{{0, kInputs + kColumns}}));

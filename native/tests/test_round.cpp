@@ -88,7 +88,7 @@ class World {
     pick(targets, sizeof(float), wanted);
     const DenseLayer layer{kInputs, kActions, 0, 16};
     steps.push_back(std::make_unique<Forward>(DenseNetwork({{layer}}, kParameters),
-                                              std::vector<BranchHeads>{{{kActions, -1, false, 0, &values, &to_values}}}, rows,
+                                              std::vector<BranchHeads>{{{kActions, -1, false, false, 0, &values, &to_values}}}, rows,
                                               false, true));
     auto& forward = static_cast<Forward&>(*steps.back());
     steps.push_back(std::make_unique<QStep>(true, ValueInputs{values, taken, wanted, nullptr}, to_values));

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive import _native
-from hive.envs import Box, Discrete, MultiDiscrete
+from hive.envs import Box, Composite, Discrete, MultiDiscrete
 from hive.errors import NetworkError
 from hive.networks import (
     CategoricalQHeadParameters,
@@ -43,6 +43,7 @@ ACTIONS: dict[str, Any] = {
     "multi-discrete": MultiDiscrete((2, 4)),
     "box": Box((5,), (-1.0,) * 5, (1.0,) * 5),
 }
+BOXES = {"boxes": Composite((Box((1,), (), ()), Box((2,), (), ())), ("a", "b"))}
 
 
 def built(
@@ -55,7 +56,7 @@ def built(
     parameters.hidden_gain = 1.0
     if value_widths is not None:
         parameters.value_middleware_parameters = dataclasses.replace(middleware, widths=value_widths)
-    spaces = Spaces({"observation": InputArray((inputs,), "float32")}, ACTIONS[action])
+    spaces = Spaces({"observation": InputArray((inputs,), "float32")}, (ACTIONS | BOXES)[action])
     network = build_network(parameters, spaces, torch.Generator().manual_seed(3))
     for parameter in network.parameters():  # biases and gains that matter
         parameter.data += 0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(5))
@@ -78,6 +79,17 @@ def assert_close(found: Tensor, expected: Tensor, terms: int = 1, rounding: floa
     """terms: numbers of about 1 that each element is the sum of. rounding: what torch's float32 deviates by."""
     tolerance = CLOSE * float(expected.detach().abs().max()) + 1e-7 * (terms + 9) + 9 * rounding
     np.testing.assert_allclose(found.detach(), expected.detach(), rtol=0, atol=tolerance)
+
+
+def test_the_outputs_of_several_boxes_are_those_of_torch() -> None:
+    """Of each box the means and then the deviations, which are no columns that follow all means."""
+    network: Any = built(action="boxes")
+    rows = torch.rand(5, 7)
+    expected = [output.detach().numpy() for output in network(rows)]
+    compute_natively(network, FlatParameters(network))
+    natively = network.dense.outputs(rows) or [output.detach().numpy() for output in network(rows)]
+    for found, wanted in zip(natively, expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 @settings(max_examples=40, deadline=None)

@@ -95,6 +95,22 @@ def test_unpacked_rows_are_what_torch_reads(space: Any, normalized: bool) -> Non
     np.testing.assert_array_equal(found, expected.numpy())
 
 
+def test_parts_whose_names_hive_uses_are_read_as_they_are_named() -> None:
+    """A module of a user gets parts by name, and one may be called "observation" or "action"."""
+    box = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    spec = observation_spec("Any-v0", spaces.Dict(action=box, goal=box, observation=box))
+    places: Any = {part.name: part for part in spec.parts}
+    module: Any = build_network(NetworkParameters(), Spaces(places, Discrete(5)), torch.Generator().manual_seed(1))
+    network = PackedNetwork(spec, module, named=True)
+    compute_natively(module, FlatParameters(module))
+    rows = np.arange(9, dtype=np.float32).view(np.uint8)[None]
+    unpacking = unpacking_of(module.dense.before, spec, network)
+    expected = module.dense.rows(network.joined(torch.from_numpy(rows))).numpy()
+    assert unpacking is not None
+    unpacking(rows, found := np.empty_like(expected))
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("separate", [False, True])
 def test_the_outputs_are_those_of_the_parts(separate: bool) -> None:
     spec = spec_of()

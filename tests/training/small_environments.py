@@ -287,6 +287,15 @@ class Cell(Drift):
         return int((super().observation() > 0) @ np.array([1, 2, 4]))
 
 
+class Levels(Drift):
+    """Two of its numbers, as bytes."""
+
+    observation_space = spaces.Box(0, 255, (2,), np.uint8)
+
+    def observation(self) -> Any:
+        return np.clip(100 + 20 * super().observation()[:2], 0, 255).astype(np.uint8)
+
+
 class Privileged(Drift):
     """Drift in parts: the policy sees one of its numbers, and the rest, where it is given, is for a critic alone."""
 

@@ -19,6 +19,7 @@ from hive.training import Blueprint, Collector
 
 PPO = {"run__scheme": '"ppo"'}
 REPLAY = {"collection__envs": 2, "algorithm__learning_starts": 32, "algorithm__replay_capacity": 64}
+ERRORS = {"algorithm__priority_exponent": 0.6, "algorithm__initial_errors": "true"}
 BOX = {"env__options": '{actions="box"}'}
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
     "choices": ("CartPole-v1", PPO),
@@ -35,11 +36,20 @@ CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
         {"run__scheme": '"dqn"', **REPLAY, "algorithm__exploration_start": 0.5},
     ),
     "one choice": ("small_environments:Cell", PPO),
+    "masks": ("small_environments:Parts", PPO),
+    "masks, greedy": (
+        "small_environments:Parts",
+        {"run__scheme": '"dqn"', **REPLAY, "algorithm__exploration_start": 0.5},
+    ),
     "squashed": ("Pendulum-v1", {"run__scheme": '"sac"', **REPLAY}),
     "noisy": ("Pendulum-v1", {"run__scheme": '"td3"', **REPLAY}),
     "greedy": ("CartPole-v1", {"run__scheme": '"dqn"', **REPLAY, "algorithm__exploration_start": 0.5}),
     "greedy, each its own": ("CartPole-v1", {"run__scheme": '"dqn"', **REPLAY, "algorithm__exploration_spread": 7.0}),
-    "errors": ("CartPole-v1", {"run__scheme": '"dqn"', **REPLAY, "algorithm__priority_exponent": 0.6}),
+    "errors": ("CartPole-v1", {"run__scheme": '"dqn"', **REPLAY, **ERRORS}),
+    "errors of normalized rewards": (
+        "CartPole-v1",
+        {"run__scheme": '"dqn"', **REPLAY, **ERRORS, "network__normalize_rewards": "true"},
+    ),
 }
 
 
@@ -47,6 +57,8 @@ def drawn_weights(blueprint: Blueprint) -> NDArray[np.uint8]:
     """Weights that make actions differ, with drawn statistics."""
     weights = weights_of(blueprint)
     for field in blueprint.flat.buffers:
+        if field.name.endswith("normalizer.seen"):
+            weights[field.offset : field.offset + field.nbytes].view(np.float64)[:] = 7.0
         if field.name.endswith(("normalizer.shift", "normalizer.scale")):
             numbers = weights[field.offset : field.offset + field.nbytes].view(np.float32)
             numbers[:] = np.random.default_rng(2).uniform(0.2, 2.0, numbers.shape)

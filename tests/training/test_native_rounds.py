@@ -51,6 +51,7 @@ AGENT = {
 }
 
 MIXED, BOX = "small_environments:Mixed", {"env__options": '{actions="box"}'}
+MASKED = "small_environments:Parts"
 NORMALIZED = {"network__normalize_observations": "true", "network__normalize_rewards": "true"}
 CRITIC_FIRST = {"algorithm__critic_first": "true"}
 SAC_OF_CHOICES = {"run__scheme": '"sac"', "algorithm__priority_exponent": 0.6, "algorithm__clip_gradients": 0.5}
@@ -207,6 +208,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "Pendulum-v1",
         {**AGENT, **NORMALIZED, **CRITIC_FIRST, "run__scheme": '"td3"', "algorithm__learning_starts": 0},
     ),
+    "normalized rewards of two bytes": (
+        "small_environments:Levels",
+        {**DQN, "network__normalize_rewards": "true"},
+    ),
     "frame stack": ("CartPole-v1", {**DQN, "env__frame_stack": 3, "algorithm__double": "true"}),
     "normalized frame stack": (
         "CartPole-v1",
@@ -233,6 +238,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo of one choice": ("small_environments:Cell", PPO),
     "dqn of one choice": ("small_environments:Cell", DQN),
     "sac of one choice": ("small_environments:Cell", {**AGENT, **BOX, "run__scheme": '"sac"'}),
+    "ppo with masks": (MASKED, PPO),
+    "normalized ppo with masks": (MASKED, {**PPO, "network__normalize_observations": "true"}),
+    "ppo with masks, frame stack": (MASKED, {**PPO, "env__frame_stack": 2}),
+    "pqn with masks": (MASKED, {**PPO, "algorithm__name": '"pqn"', "run__scheme": '"pqn"'}),
+    "dqn with masks": (MASKED, {**DQN, "algorithm__double": "true", "algorithm__n_step": 2}),
+    "normalized rainbow with masks": (MASKED, {**DQN, **C51, **NORMALIZED, "run__scheme": '"rainbow"'}),
+    "qr-dqn with masks": (MASKED, {**DQN, **QR_DQN, "algorithm__dueling": 6}),
+    "sac with masks": (MASKED, {**AGENT, **SAC_OF_CHOICES}),
     "one update a round": ("CartPole-v1", {**DQN, "collection__rollout": 2}),
 }
 

@@ -162,14 +162,14 @@ class SoftChoiceLoss:
         """Return the loss and its gradient, from NumPy outputs."""
         (logits,) = outputs
         slopes = np.empty_like(logits)
-        total, mean = _native.soft_choice_loss(logits, tuple(self.values.numpy()), self.temperature, slopes)
-        return LossSlopes(total, (total, mean, greatest_entropy(logits)), (slopes,))
+        found = _native.soft_choice_loss(logits, tuple(self.values.numpy()), self.temperature, slopes)
+        return LossSlopes(found[0], found, (slopes,))
 
 
 def greatest_entropy(logits: Floats) -> float:
     """Return the mean over rows [N, A] of log(allowed actions), the entropy of uniform actions.
 
-    Where all actions are allowed it is exactly log(A), as native rounds have it.
+    Where all actions are allowed it is exactly log(A).
     """
     allowed = (logits > ALLOWED).sum(-1)
     if (allowed == logits.shape[-1]).all():

@@ -73,14 +73,15 @@ class NativeActing:
             normalizer, policy = policy.normalizer, policy.network
         if isinstance(policy, AgentNetwork):
             policy = policy.actor
-        packed = policy if isinstance(policy, PackedNetwork) and not policy.is_masked else None
+        packed = policy if isinstance(policy, PackedNetwork) else None
         dense = getattr(policy if packed is None else packed.network, "dense", None)  # or what a user calls so
         sampler = sampler_of(distribution)
         known = type(normalizer) in (type(None), Normalizer, PackedNormalizer)
         if not isinstance(dense, Dense) or sampler is None or not known:
             return None
         unpacking = unpacking_of(dense.before, observation, packed)
-        native = None if unpacking is None else dense.acting(sampler, unpacking)
+        mask = None if packed is None else packed.mask
+        native = None if unpacking is None else dense.acting(sampler, unpacking, mask)
         return None if native is None else cls(native, dense, normalizer)
 
     @property

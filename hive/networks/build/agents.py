@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hive.networks.rows.inputs import ACTION_INPUT, with_observation
-from hive.networks.rows.packed import PackedNetwork, StackedNetwork
+from hive.networks.rows.packed import PackedNetwork, StackedNetwork, masked
 from hive.networks.weights.dense import Dense
 from hive.networks.weights.flat import FlatParameters, Floats
 
@@ -53,17 +53,17 @@ class Critics(nn.Module):
             if (found := self.dense(joined, count)) is not None:
                 networks: Any = self.networks
                 pairs = zip(networks, found, strict=False)
-                return torch.stack([network.from_columns(columns)[0] for network, columns in pairs])
+                values = [network.from_columns(columns)[0] for network, columns in pairs]
+                if self.joins is not None and (forbidden := self.joins.forbidden(inputs)) is not None:
+                    values = [masked(each, forbidden) for each in values]
+                return torch.stack(values)
         return torch.stack([branch(inputs)[0] for branch in self.branches[:count]])
 
     @property
     def joins(self) -> StackedNetwork | PackedNetwork | None:
-        """The first critic, which joins the frames or takes the rows apart that all critics see; None if none does.
-
-        None, too, if it masks values: each critic is called then, with the rows.
-        """
+        """The first critic, which joins the frames or takes the rows apart that all critics see; None if none does."""
         first = self.branches[0]
-        return first if isinstance(first, StackedNetwork | PackedNetwork) and not first.is_masked else None
+        return first if isinstance(first, StackedNetwork | PackedNetwork) else None
 
     @property
     def networks(self) -> list[nn.Module]:

@@ -191,7 +191,8 @@ class PolicyHead(Head, direct=True):
             shape = (self.features, sum(self._means)) if self.takes_features else (sum(self._means),)
             self.log_std = nn.Parameter(torch.full(shape, self.initial_log_std))
         # Whether the output is means, the columns, and a log standard deviation, a parameter.
-        self._appends_log_std = self.log_std is not None and self.output_shape == (2 * self.width,)
+        alone = len(self._means) == 1 and self.output_shape == (2 * self.width,)
+        self._appends_log_std = self.log_std is not None and alone
 
     def initialize(self, weight: Tensor, bias: Tensor, *, orthogonal: bool) -> None:
         split = weight.split_with_sizes(self._widths), bias.split_with_sizes(self._widths)

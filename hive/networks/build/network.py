@@ -224,7 +224,8 @@ def compute_natively(module: nn.Module, flat: FlatParameters, backend: str = "au
         return
     found = _nets_in(module)
     for network, branches in found:
-        network.dense = Dense.of(flat, [(list(one.trunk), heads_of(one) or []) for one in branches])
+        masked = range(len(branches)) if isinstance(network, Critics) else (0,)
+        network.dense = Dense.of(flat, [(list(one.trunk), heads_of(one) or []) for one in branches], masked)
     if backend == "native" and not (found and all(network.dense for network, _ in found)):
         raise NetworkError(
             'backend = "native" cannot compute this network',

@@ -23,6 +23,7 @@ when the network is called (hive.algorithms.batches.frames). It gets them in the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any, Protocol, runtime_checkable
@@ -83,6 +84,7 @@ class StackedNetwork(nn.Module):
     def __init__(self, spec: InputSpec, network: nn.Module) -> None:
         super().__init__()
         self.network = network
+        self.mask = None  # as of `PackedNetwork`
         self.state_width = state_width_of(network)
         self._spec = spec
         self._stack = int(getattr(spec, "stack", 1))
@@ -91,10 +93,8 @@ class StackedNetwork(nn.Module):
         outputs: Any = self.network(with_observation(inputs, self.joined))
         return tuple(outputs)
 
-    @property
-    def is_masked(self) -> bool:
+    def forbidden(self, inputs: Any) -> None:
         """As of `PackedNetwork`."""
-        return False
 
     def joined(self, frames: Tensor) -> Tensor:
         """Return frames as the input of `network`."""
@@ -110,6 +110,23 @@ FORBIDDEN = -1e8
 """The output of an action that is not allowed. It is finite, so that 0 * log 0 in the entropy is 0 and not NaN."""
 
 FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class MaskColumns:
+    """The mask of `actions` actions in what a network is given: rows as they are stored, from byte `offset` on."""
+
+    offset: int
+    actions: int
+
+    def forbids(self, rows: Tensor) -> Tensor:
+        """Return which actions are not allowed, bool [N, actions], for rows uint8 [N, ..., bytes]."""
+        return rows.flatten(1)[:, self.offset : self.offset + self.actions] == 0
+
+
+def masked(output: Tensor, forbidden: Tensor) -> Tensor:
+    """Return an output [N, actions] or [N, actions, atoms] that is FORBIDDEN for these actions, [N, actions]."""
+    return output.masked_fill(forbidden if output.dim() == 2 else forbidden.unsqueeze(-1), FORBIDDEN)
 
 
 @runtime_checkable
@@ -209,24 +226,18 @@ class PackedNetwork(nn.Module):
         self._floats = spec.floats
         self._stack = spec.stack
         self._parts = Parts(spec, spec.stack, named=named)
-        mask = spec.mask
-        self._mask = None if mask is None else slice(mask.offset, mask.offset + sum(mask.choices))
+        earlier = (spec.stack - 1) * prod(spec.shape)  # bytes before the newest row, whose mask counts
+        self.mask = None if spec.mask is None else MaskColumns(earlier + spec.mask.offset, sum(spec.mask.choices))
+        """The mask of the actions of the first output; None if all are allowed."""
 
     def forward(self, inputs: Any) -> tuple[Tensor, ...]:
         outputs: Any = self.network(with_observation(inputs, self.joined))
-        if self._mask is None:
-            return tuple(outputs)
-        _, whole = views_of(observation_of(inputs), self._floats)
-        newest = whole[:, -1] if self._stack > 1 else whole
-        forbidden = newest[:, self._mask] == 0
-        if outputs[0].dim() > 2:  # distributions of returns [N, actions, atoms]
-            forbidden = forbidden.unsqueeze(-1)
-        return (outputs[0].masked_fill(forbidden, FORBIDDEN), *outputs[1:])
+        forbidden = self.forbidden(inputs)
+        return tuple(outputs) if forbidden is None else (masked(outputs[0], forbidden), *outputs[1:])
 
-    @property
-    def is_masked(self) -> bool:
-        """Whether it changes the outputs of `network`."""
-        return self._mask is not None
+    def forbidden(self, inputs: Any) -> Tensor | None:
+        """Return which actions the mask of these inputs forbids, bool [N, actions]; None without a mask."""
+        return None if self.mask is None else self.mask.forbids(views_of(observation_of(inputs), self._floats)[1])
 
     def joined(self, rows: Tensor | tuple[Tensor, Tensor]) -> Tensor | Mapping[InputName, Tensor]:
         """Return rows as the input of `network`."""

@@ -15,7 +15,7 @@ A copy of a module (copy.deepcopy) computes by torch, because its parameters lie
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, TypeAlias, cast
@@ -31,8 +31,12 @@ from hive.networks.build.heads import Head
 from hive.networks.build.layers import NoisyLinear
 from hive.networks.build.value_heads import TwoStreams
 from hive.networks.rows.inputs import InputName
+from hive.networks.rows.packed import FORBIDDEN, MaskColumns
 from hive.networks.weights.derived import Derivation, DerivedPlaces, Places
 from hive.networks.weights.flat import FlatParameters, Floats
+
+Forbidden: TypeAlias = NDArray[np.bool_] | None
+"""The actions that masks forbid, bool [N, actions]: outputs of theirs are FORBIDDEN. None: all are allowed."""
 
 MOST_KEPT = 2  # passes kept at once: an actor's loss is differentiated through a critic that has its own
 
@@ -97,6 +101,7 @@ class Dense:
         self._layers = [program.layers for program in programs]
         self._kept = [self._room()]
         self.heads = [heads for _, heads in networks]
+        self.masked: Container[int] = ()
         self._widths = [int(program.layers[-1]["outputs"]) for program in programs]
         self._parameters = [program.parameters for program in programs]
         self._everything = [parameter for own in self._parameters for parameter in own]
@@ -117,18 +122,23 @@ class Dense:
         """Return None: the copy of a module computes by torch."""
 
     @classmethod
-    def of(cls, flat: FlatParameters, networks: Networks) -> Dense | None:
-        """Return the native form of these networks; None if it does not know all of their layers."""
+    def of(cls, flat: FlatParameters, networks: Networks, masked: Container[int] = (0,)) -> Dense | None:
+        """Return the native form of these networks; None if it does not know all of their layers.
+
+        masked: the networks whose first output action masks apply to: the policy's, or every critic's.
+        """
         places = DerivedPlaces(flat) if _derives(networks) else Places(flat)
         programs = [_program(places, layers, heads) for layers, heads in networks]
         known = [program for program in programs if program is not None]
         if len(known) < len(networks) or any(head.takes_features for _, heads in networks for head in heads):
             return None
-        return cls(flat, networks, known, places.derivation() if isinstance(places, DerivedPlaces) else None)
+        made = cls(flat, networks, known, places.derivation() if isinstance(places, DerivedPlaces) else None)
+        made.masked = masked
+        return made
 
     def over(self, flat: FlatParameters) -> Dense | None:
         """Return the same for another FlatParameters of the same modules."""
-        return self.of(flat, self._networks)
+        return self.of(flat, self._networks, self.masked)
 
     def __call__(self, inputs: Any, count: int | None = None) -> tuple[Tensor, ...] | None:
         """Return the columns of the first `count` networks, float32 [N, width] each; None for inputs for torch."""
@@ -150,10 +160,12 @@ class Dense:
         (columns,) = self.columns(rows, 1)
         return head.numpy_output(columns if len(self.heads[0]) == 1 else columns[:, : head.width])
 
-    def acting(self, sampler: Mapping[str, Any], unpacking: _native.Unpacking) -> _native.Acting | None:
+    def acting(
+        self, sampler: Mapping[str, Any], unpacking: _native.Unpacking, mask: MaskColumns | None
+    ) -> _native.Acting | None:
         """Return native actions of the first output, for rows of observations; None if torch has a part in it.
 
-        sampler: see `_native.Acting`.
+        sampler: see `_native.Acting`. mask: that of the actions in such a row.
         """
         head = self.heads[0][0]
         plain = self._direct and head.as_columns and not head.softmax
@@ -161,36 +173,40 @@ class Dense:
             return None
         place, elements = self._place_of(head), self.flat.parameter_elements
         whole = self.reads_inputs and unpacking.row_bytes == 4 * self._inputs
-        return _native.Acting(self._layers[0], elements, place, sampler, None if whole else unpacking)
+        columns = None if mask is None else (mask.offset, mask.actions)
+        return _native.Acting(self._layers[0], elements, place, sampler, None if whole else unpacking, columns)
 
     def _place_of(self, head: Head) -> dict[str, Any]:
         """Return which columns and parameters make the output of a head that is `as_columns`."""
         place = -1 if head.appended is None else self.flat.field_of(head.appended).offset // 4
         return {"width": head.width, "deviations": place, "clamps": head.clamps}
 
-    def outputs(self, inputs: Any, count: int | None = None) -> tuple[Floats, ...] | None:
-        """Return the outputs of all heads of the first `count` networks, float32 [N, ...] each.
+    def outputs(self, inputs: Any, forbidden: Forbidden = None) -> tuple[Floats, ...] | None:
+        """Return the outputs of all heads, float32 [N, ...] each.
 
         None if torch has a part in it: for inputs that are not rows of numbers, and heads with layers of their own.
         """
         rows = self.rows(inputs) if self._direct else None
-        return (
-            None if rows is None else self.of_columns(self.columns(rows.detach().numpy(), count or len(self._widths)))
-        )
+        if rows is None:
+            return None
+        return self.of_columns(self.columns(rows.detach().numpy(), len(self._widths)), forbidden)
 
-    def begin(self, inputs: Any) -> DensePass | None:
+    def begin(self, inputs: Any, forbidden: Forbidden = None) -> DensePass | None:
         """Begin a pass that is differentiated later; None where `outputs` is, and for frozen parameters."""
         rows = self.rows(inputs) if self._direct else None
         if rows is None or not all(parameter.requires_grad for parameter in self._everything):
             return None
-        return DensePass(self, rows.detach().numpy(), len(self._widths))
+        return DensePass(self, rows.detach().numpy(), len(self._widths), forbidden)
 
-    def of_columns(self, columns: Sequence[Floats]) -> tuple[Floats, ...]:
+    def of_columns(self, columns: Sequence[Floats], forbidden: Forbidden = None) -> tuple[Floats, ...]:
         """Return the outputs of all heads from the columns of their networks."""
         outputs: list[Floats] = []
-        for block, heads in zip(columns, self.heads, strict=False):  # those of the first networks
+        for number, (block, heads) in enumerate(zip(columns, self.heads, strict=False)):  # those of the first networks
             for head, part in zip(heads, _split(block, heads), strict=True):
-                outputs.append(head.numpy_output(part))  # a comprehension is a frame, for every step
+                output = head.numpy_output(part)  # a comprehension is a frame, for every step
+                if forbidden is not None and head is heads[0] and number in self.masked:
+                    output = filled(output, forbidden, FORBIDDEN)
+                outputs.append(output)
         return tuple(outputs)
 
     def described(
@@ -201,11 +217,13 @@ class Dense:
         *,
         of_target: bool = False,
         name: str = "network",
+        mask: Mapping[str, Any] | None = None,
     ) -> tuple[str, dict[str, Any]] | None:
         """Return this pass as a step of a `_native.Program`, of the first networks that have these outputs.
 
         rows, outputs, slopes: names of registers. slopes: those of the outputs that a backward pass follows for; None:
         none follows. name: that by which a backward pass names this one. of_target: compute with the target's weights.
+        mask: the register with the action masks (of), their offset in its rows, and their actions; None: all allowed.
         None if torch has a part in the pass.
         """
         heads: list[list[dict[str, Any]]] = []
@@ -220,7 +238,9 @@ class Dense:
                 place = self._place_of(head)
                 if len(own) == 1:
                     place["width"] = columns  # not that of a head with two streams
-                heads[-1].append({**place, "softmax": head.softmax, "output": output, "slopes": to_output})
+                masks = mask is not None and head is own[0] and len(heads) - 1 in self.masked
+                place |= {"softmax": head.softmax, "output": output, "slopes": to_output, "masked": masks}
+                heads[-1].append(place)
             if len(heads[-1]) != len(own):
                 return None
         if slopes is not None and not all(parameter.requires_grad for parameter in self._everything):
@@ -231,6 +251,7 @@ class Dense:
             "parameters": self.flat.parameter_elements,
             "derived": None if derivation is None else derivation.described(noisy, all_draw=of_target),
             "heads": heads,
+            "mask": mask,
         }
         return "forward", {**network, "name": name, "input": rows, "target": of_target, "keep": slopes is not None}
 
@@ -314,11 +335,11 @@ class Dense:
 class DensePass:
     """A pass of a Dense whose gradients are computed later. `outputs`: those of all heads, float32 [N, ...] each."""
 
-    def __init__(self, dense: Dense, rows: Floats, count: int) -> None:
-        self._dense, self._rows, self._count = dense, rows, count
+    def __init__(self, dense: Dense, rows: Floats, count: int, forbidden: Forbidden = None) -> None:
+        self._dense, self._rows, self._count, self._forbidden = dense, rows, count, forbidden
         self._kept, self._columns = dense.keep(rows, count)
         self._number, self._factors = self._kept.number, self._kept.factors
-        self.outputs = dense.of_columns(self._columns)
+        self.outputs = dense.of_columns(self._columns, forbidden)
 
     @property
     def mask(self) -> NDArray[np.uint8]:
@@ -354,10 +375,13 @@ class DensePass:
         left = list(slopes)
         columns: list[Floats] = []
         of_heads: list[tuple[nn.Parameter, Floats]] = []
-        for each, heads in zip(self._columns, self._dense.heads, strict=False):
+        for number, (each, heads) in enumerate(zip(self._columns, self._dense.heads, strict=False)):
             own = []
             for head, given in zip(heads, _split(each, heads), strict=True):
-                to_columns, to_parameters = head.numpy_slopes(left.pop(0), given)
+                to_output = left.pop(0)
+                if self._forbidden is not None and head is heads[0] and number in self._dense.masked:
+                    to_output = filled(to_output, self._forbidden, 0.0)
+                to_columns, to_parameters = head.numpy_slopes(to_output, given)
                 own.append(to_columns)
                 of_heads += to_parameters
             columns.append(own[0] if len(own) == 1 else np.concatenate(own, 1))
@@ -466,6 +490,12 @@ def _added(layer: nn.Module, program: list[dict[str, Any]], places: Places) -> b
         return False
     last["activation"] = ACTIVATIONS[type(layer)]
     return True
+
+
+def filled(values: Floats, forbidden: NDArray[np.bool_], number: float) -> Floats:
+    """Return values [N, actions] or [N, actions, atoms] with this number in place of those of forbidden actions."""
+    where = forbidden if values.ndim == 2 else forbidden[..., None]
+    return np.where(where, np.float32(number), values)
 
 
 def _split(columns: Floats, heads: Sequence[Head]) -> list[Floats]:

@@ -49,9 +49,11 @@ def _embedders(
     """Yield each input and its layers, in the order in which they are laid side by side."""
     if len(before) == 1 and type(before[0]) is Merger and not before[0].adds:
         for name, embedder in zip(before[0].names, before[0].embedders, strict=True):
-            if name != ACTION_INPUT:
-                # beside an action the only part of a row has the name of the observation
-                yield next(iter(parts)) if name == OBSERVATION else name, list(embedder.children())
+            if name == ACTION_INPUT and name not in parts:
+                continue
+            # beside an action the only part of a row has the name of the observation
+            alone = name == OBSERVATION and name not in parts
+            yield next(iter(parts)) if alone else name, list(embedder.children())
     elif len(parts) == 1:
         yield next(iter(parts)), before
     else:

@@ -420,6 +420,7 @@ class Collector:
             actions = torch.from_numpy(rollout["actions"][:length])
             rollout["log_probs"][:length] = distribution.log_prob(torch.from_numpy(outputs), actions).numpy()
         if "errors" in rollout:
+            self.acting.bind_network()  # native actions do not read the scale of rewards, which is a buffer
             scales = self.policy.scales() if isinstance(self.policy, NormalizedNetwork) else Scales()
             if scales is None:  # values of raw observations, which say nothing about those that will be learned
                 rollout["errors"][:length] = np.nan

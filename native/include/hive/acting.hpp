@@ -1,6 +1,7 @@
 // The actions of a rollout: what lies between the observations of a step and its actions, in one call.
 //
-//     observations [B, bytes] -> normalized, unpacked [B, inputs] -> the network's first output -> sampled with prepared noise -> actions
+//     observations [B, bytes] -> normalized, unpacked [B, inputs] -> the network's first output, where actions
+//     may be forbidden -> sampled with prepared noise -> actions
 //
 // The weights are those of the whole rollout, so they are packed once. Each function is the one that a step through
 // Python calls, so both give the same bytes.
@@ -11,6 +12,7 @@
 #include <span>
 
 #include "hive/dense.hpp"
+#include "hive/masks.hpp"
 #include "hive/sampling.hpp"
 #include "hive/unpacking.hpp"
 
@@ -37,9 +39,10 @@ struct ActingRollout {
 
 class Acting {
  public:
-  // unpacking: none: observations are the numbers that the network reads. Throws std::invalid_argument unless the head
-  // has as many outputs as the sampler reads.
-  Acting(DenseNetwork network, PolicyHead head, Sampler sampler, std::optional<Unpacking> unpacking);
+  // unpacking: none: observations are the numbers that the network reads. mask: none: all actions are allowed. Throws
+  // std::invalid_argument unless the head has as many outputs as the sampler reads, and the mask lies in a row.
+  Acting(DenseNetwork network, PolicyHead head, Sampler sampler, std::optional<Unpacking> unpacking,
+         std::optional<MaskColumns> mask = std::nullopt);
 
   std::size_t row_bytes() const { return unpacking_ ? unpacking_->row_bytes() : network_.inputs() * sizeof(float); }
   std::size_t parameters() const { return network_.parameters(); }
@@ -56,6 +59,7 @@ class Acting {
   PolicyHead head_;
   Sampler sampler_;
   std::optional<Unpacking> unpacking_;
+  std::optional<MaskColumns> mask_;
   ActingRollout rollout_;
   Floats seen_, columns_, outputs_;
 };

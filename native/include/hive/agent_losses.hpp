@@ -58,7 +58,7 @@ struct CriticLoss {
 
 // Mean over rows of factor * importance * squared error (or Huber's loss, delta 1), summed over the critics.
 // count, actions: values are of so many discrete actions, and those taken; 1 and empty: one value per row.
-// errors: receives absolute errors [N], means over the critics.
+// errors: receives absolute errors [N], means over the critics; empty: they are not written.
 CriticLoss critic_loss(std::size_t count, bool huber, float factor, CriticValues values,
                        std::span<const std::int64_t> actions, std::span<const float> targets,
                        std::span<const float> importance, std::span<float> errors, CriticSlopes to_values);
@@ -68,6 +68,7 @@ double least_values(CriticValues values, std::size_t rows, CriticSlopes to_value
 
 struct SoftLoss {
   double total, mean;  // mean of temperature * log pi - value, and mean log probability
+  double greatest;     // mean log of the number of allowed actions: the greatest entropy
 };
 
 // SAC's loss of a policy over `count` discrete actions, logits [N, count], with the gradient of the logits.

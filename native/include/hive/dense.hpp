@@ -14,6 +14,10 @@
 //
 // NaN and infinities pass through as in torch.
 //
+// Where few of the numbers of the observations are not zero, as in one-hot rows, the first layers look up what these
+// select: rows of the transposed weights forward, and rows of its gradient backward. The zeros that are left out change
+// no byte, as products with finite weights.
+//
 // Large passes are shared among the threads of the process (team.hpp): rows are divided among them, and for the
 // gradients of weights, which sum over all rows, the outputs of a layer. So the number of threads changes no byte.
 #pragma once
@@ -26,6 +30,8 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "hive/selected.hpp"
 
 namespace hive {
 
@@ -119,7 +125,7 @@ class DenseNetwork {
 
   Layer prepared(const DenseLayer& layer, bool last);
   void check(const DenseLayer& layer) const;
-  std::size_t parts_for(std::size_t rows, std::size_t branches) const;
+  std::size_t parts_for(std::size_t rows, std::size_t branches, const Selected& selected) const;
   void pack(std::span<const float> block, std::size_t branches, std::size_t part, std::size_t parts);
   void reserve(std::size_t rows);
   void reserve_back(const Backward& pass, std::size_t group);
@@ -139,6 +145,7 @@ class DenseNetwork {
   std::size_t parameters_;
   std::size_t widest_ = 0;
   std::size_t kept_rows_ = 0;
+  Selected selected_, kept_selected_;  // of the observations of the last pass, and of the last one with `keep`
   std::size_t capacity_ = 0;  // rows that the results have memory for
   Floats packed_;             // all weights, transposed: [inputs, padded outputs] each
   Floats scratch_;            // two blocks of rows for each part, [kBlock, padded widest] each

@@ -43,6 +43,7 @@
 
 #include "hive/dense.hpp"
 #include "hive/derived_weights.hpp"
+#include "hive/masks.hpp"
 #include "hive/replay.hpp"
 #include "hive/unpacking.hpp"
 
@@ -57,6 +58,12 @@ class Register {
   template <typename T>
   std::span<const T> view() const {
     return {reinterpret_cast<const T*>(data_), rows_ * width_ / sizeof(T)};
+  }
+
+  // What `write` has written last, to change it.
+  template <typename T>
+  std::span<T> written() {
+    return {reinterpret_cast<T*>(memory_.data()), rows_ * width_ / sizeof(T)};
   }
 
   template <typename T>
@@ -100,6 +107,7 @@ struct GradientCall {
   std::uint64_t number = 0;  // of the gradient
   double loss = 0.0;         // the sum of all losses
   double value = 0.0, log_density = 0.0;  // means over the rows of an actor's actions
+  double greatest_entropy = 0.0;          // mean over the rows, of uniform allowed actions
   std::size_t samples = 0;
   bool ended = false;  // whether the steps that are left are not run
 
@@ -194,11 +202,11 @@ class Unpack final : public Step {
 // An output of a network: `width` columns of a branch, and with `deviations` (an offset of the parameters; -1: none) as
 // many that are the same in every row, the logarithm of a Gaussian's deviation. clamps: the second half of the columns are
 // such logarithms, which are clamped (agent_losses.hpp). softmax: the output is the logarithm of softmax of each so many
-// columns (return_distributions.hpp); 0: it is the columns.
+// columns (return_distributions.hpp); 0: it is the columns. masked: actions that the mask of a row forbids are kForbidden.
 struct HeadColumns {
   std::size_t width;
   std::ptrdiff_t deviations;
-  bool clamps;
+  bool clamps, masked;
   std::size_t softmax;
   Register* output;
   Register* slopes;  // null: this output is not learned from
@@ -230,13 +238,19 @@ class DerivedPass {
   Floats block_, slopes_;
 };
 
+// The register whose rows have action masks, as observations are stored.
+struct Masks {
+  const Register& rows;
+  MaskColumns columns;
+};
+
 // derived: null: the layers' weights are parameters.
 class Forward final : public Step {
  public:
   Forward(DenseNetwork network, std::vector<BranchHeads> heads, const Register& input, bool of_target, bool keep,
-          std::unique_ptr<DerivedPass> derived = nullptr)
+          std::unique_ptr<DerivedPass> derived = nullptr, std::optional<Masks> masks = std::nullopt)
       : network_(std::move(network)), heads_(std::move(heads)), input_(input), of_target_(of_target), keep_(keep),
-        derived_(std::move(derived)), columns_(heads_.size()) {}
+        derived_(std::move(derived)), masks_(masks), columns_(heads_.size()) {}
   void run(GradientCall& call) override;
   // Writes the gradient of the last pass with `keep`, from the registers `slopes`; or that of its input, if not null.
   void differentiate(GradientCall& call, Register* to_rows = nullptr);
@@ -246,13 +260,15 @@ class Forward final : public Step {
     return heads.size() == 1 && heads.front().deviations < 0 && !heads.front().clamps && heads.front().softmax == 0;
   }
   void split(const GradientCall& call, std::size_t branch, const float* columns) const;
-  const float* joined(GradientCall& call, std::size_t branch);
+  void fill_forbidden(Register* HeadColumns::*of, float with) const;
+  const float* joined(GradientCall& call, std::size_t branch, bool learns);
 
   DenseNetwork network_;
   std::vector<BranchHeads> heads_;
   const Register& input_;
   bool of_target_, keep_;
   std::unique_ptr<DerivedPass> derived_;
+  std::optional<Masks> masks_;
   std::vector<Floats> columns_;
 };
 

@@ -189,14 +189,17 @@ class SoftChoiceStep final : public Step {
   std::vector<std::size_t> places_;
 };
 
+// target: the entropy at which the policy is held; of_greatest: as a share of the greatest one.
 class TemperatureStep final : public Step {
  public:
-  TemperatureStep(std::size_t log, double target_entropy) : log_(log), target_entropy_(target_entropy) {}
+  TemperatureStep(std::size_t log, double target, bool of_greatest)
+      : log_(log), target_(target), of_greatest_(of_greatest) {}
   void run(GradientCall& call) override;
 
  private:
   std::size_t log_;
-  double target_entropy_;
+  double target_;
+  bool of_greatest_;
 };
 
 }  // namespace hive

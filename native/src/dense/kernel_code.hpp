@@ -163,6 +163,42 @@ void product(const Product& by) {
   }
 }
 
+template <std::size_t kVectors>
+void combine_at(Entries entries, const Product& by, std::size_t row, std::size_t column) {
+  Vector sums[kVectors];
+  for (std::size_t v = 0; v < kVectors; ++v) sums[v] = load(by.start + column + v * kWidth);
+  for (const auto& entry : entries) {
+    const float* b = by.b + entry.column * by.b_depth + column;
+    const Vector factor = all(entry.value);
+    for (std::size_t v = 0; v < kVectors; ++v) sums[v] += factor * load(b + v * kWidth);
+  }
+  for (std::size_t v = 0; v < kVectors; ++v) {
+    const std::size_t at = column + v * kWidth;
+    store_some(by.c + row * by.c_row + at, sums[v], by.columns - at);
+  }
+}
+
+void combine(Entries entries, const Product& by, std::size_t row) {
+  constexpr std::size_t kVectors = 4;
+  std::size_t column = 0;
+  for (; column + kVectors * kWidth <= by.columns; column += kVectors * kWidth) {
+    combine_at<kVectors>(entries, by, row, column);
+  }
+  for (; column < by.columns; column += kWidth) combine_at<1>(entries, by, row, column);
+}
+
+void scatter(Entries entries, const float* from, std::size_t columns, float* c, std::size_t c_row) {
+  for (const auto& entry : entries) {
+    float* to = c + entry.column * c_row;
+    const Vector factor = all(entry.value);
+    for (std::size_t n = 0; n < columns; n += kWidth) {
+      Vector sums = load(to + n);
+      sums += factor * load(from + n);
+      store(to + n, sums);
+    }
+  }
+}
+
 template <Activation kind>
 void activate_as(Rows shape, const float* in, float* out) {
   for (std::size_t m = 0; m < shape.rows; ++m) {
@@ -309,7 +345,7 @@ Pull pull(float quantile, float tau, const float* targets, std::size_t count) {
 }  // namespace
 
 const Kernels& HIVE_KERNELS() {
-  static constexpr Kernels kernels{HIVE_KERNELS_NAME, product,  activate,      differentiate,
+  static constexpr Kernels kernels{HIVE_KERNELS_NAME, product,   combine,        scatter, activate, differentiate,
                                    sum,               normalize, normalize_back, pull};
   return kernels;
 }

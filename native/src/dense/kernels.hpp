@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "hive/dense.hpp"
 
@@ -25,6 +26,8 @@ struct Product {
   bool add = false;              // start from c instead
 };
 
+using Entries = std::span<const Selected::Entry>;
+
 // `rows` rows of `columns` floats, `stride` apart, a multiple of 16.
 struct Rows {
   std::size_t rows, columns, stride;
@@ -38,6 +41,10 @@ struct Pull {
 struct Kernels {
   const char* name;
   void (*product)(const Product& product);
+  // A row of a product with a start, from the numbers of that row of a that are not zero: the same bytes, for finite b.
+  void (*combine)(Entries entries, const Product& product, std::size_t row);
+  // c[entry] += value * from, for each entry: that row's part of a product of the transpose of a, [columns] floats each.
+  void (*scatter)(Entries entries, const float* from, std::size_t columns, float* c, std::size_t c_row);
   // out = activation of in; may be the same array.
   void (*activate)(Activation activation, Rows shape, const float* in, float* out);
   // to_in = to_out * derivative, from the activation's result, or for silu from its argument; may be in place.
