@@ -146,9 +146,20 @@ std::size_t DenseNetwork::parts_for(std::size_t rows, std::size_t branches, cons
   return std::max<std::size_t>(1, std::min(worthwhile, (rows + kGrain - 1) / kGrain));
 }
 
-void DenseNetwork::pack(std::span<const float> block, std::size_t branches, std::size_t part, std::size_t parts) {
+// Of the first layers only the columns that are selected, if these are few.
+void DenseNetwork::pack(std::span<const float> block, std::size_t branches, std::size_t part, std::size_t parts,
+                        const Selected& selected) {
   for (std::size_t branch = 0; branch < branches; ++branch) {
     for (const Layer& layer : branches_[branch]) {
+      if (selected.few() && &layer == &branches_[branch].front()) {
+        const Range own = share_of(selected.columns().size(), 1, part, parts);
+        for (std::size_t place = own.begin; place < own.end; ++place) {
+          const float* const from = block.data() + layer.weight + selected.columns()[place];
+          float* const to = packed_.data() + layer.packed + place * layer.stride;
+          for (std::size_t output = 0; output < layer.outputs; ++output) to[output] = from[output * layer.inputs];
+        }
+        continue;
+      }
       const Range own = share_of(layer.outputs, kPad, part, parts);
       transpose(block.data() + layer.weight + own.begin * layer.inputs, own.count(), layer.inputs, layer.inputs,
                 packed_.data() + layer.packed + own.begin, layer.stride);
@@ -158,7 +169,7 @@ void DenseNetwork::pack(std::span<const float> block, std::size_t branches, std:
 
 void DenseNetwork::pack(std::span<const float> block, std::size_t branches) {
   const std::lock_guard<std::mutex> held(*mutex_);
-  pack(block, branches, 0, 1);
+  pack(block, branches, 0, 1, {});
 }
 
 void DenseNetwork::reserve(std::size_t rows) {
@@ -180,7 +191,7 @@ void DenseNetwork::forward(std::span<const float> block, std::span<const float> 
                            std::span<float* const> outputs, bool keep, bool packed) {
   const std::lock_guard<std::mutex> held(*mutex_);
   Selected& selected = keep ? kept_selected_ : selected_;
-  selected.find(observations.data(), rows, inputs());
+  selected.find(observations.data(), rows, inputs(), !packed);
   const std::size_t parts = parts_for(rows, outputs.size(), selected);
   if (keep) {
     reserve(rows);
@@ -188,7 +199,7 @@ void DenseNetwork::forward(std::span<const float> block, std::span<const float> 
   }
   const std::size_t area = 2 * kBlock * padded(widest_);
   if (scratch_.size() < parts * area) scratch_.resize(parts * area);
-  if (!packed) share(parts, [&](std::size_t part) { pack(block, outputs.size(), part, parts); });
+  if (!packed) share(parts, [&](std::size_t part) { pack(block, outputs.size(), part, parts, selected); });
   share(parts, [&](std::size_t part) {
     const Range own = share_of(rows, kGrain, part, parts);
     for (std::size_t first = own.begin; first < own.end; first += kBlock) {
@@ -248,8 +259,9 @@ void DenseNetwork::reserve_back(const Backward& pass, std::size_t group) {
         for (const std::ptrdiff_t offset : {layer.bias, layer.scale, layer.shift}) {
           if (offset >= 0) std::fill_n(pass.gradient + offset, layer.outputs, 0.0F);
         }
-        if (layer.swaps || (kept_selected_.few() && &layer == &branches_[branch].front())) layer.transposed.resize(layer.inputs * layer.stride);
-        if (kept_rows_ == 0) std::fill_n(pass.gradient + layer.weight, layer.inputs * layer.outputs, 0.0F);
+        const bool looks_up = kept_selected_.few() && &layer == &branches_[branch].front();
+        if (layer.swaps || looks_up) layer.transposed.resize(layer.inputs * layer.stride);
+        if (kept_rows_ == 0 || looks_up) std::fill_n(pass.gradient + layer.weight, layer.inputs * layer.outputs, 0.0F);
       }
       const bool passes_on = &layer != &branches_[branch].front() || pass.to_observations;
       if (passes_on && layer.inputs % kPad) {
@@ -356,7 +368,8 @@ void DenseNetwork::weight_gradients(const Backward& pass, Layers& layers, std::s
 void DenseNetwork::weight_gradient(const Backward& pass, Layer& layer, const Layer* before, std::size_t group,
                                    std::size_t rows, std::size_t part, std::size_t parts) {
   const bool looks_up = !before && kept_selected_.few(), swaps = layer.swaps || looks_up;
-  const Range own = share_of(swaps ? layer.inputs : layer.outputs, kGrain, part, parts);
+  const Range own = share_of(looks_up ? kept_selected_.columns().size() : swaps ? layer.inputs : layer.outputs, kGrain,
+                             part, parts);
   if (own.count() == 0) return;
   const dense::Kernels& kernels = chosen_kernels();
   const bool add = group > 0;
@@ -384,9 +397,13 @@ void DenseNetwork::weight_gradient(const Backward& pass, Layer& layer, const Lay
                      .a_depth = stride, .b = layer.slopes.data(), .b_depth = layer.stride, .c = transposed,
                      .c_row = layer.stride, .add = add});
   }
-  if (group + rows == kept_rows_) {
-    transpose(transposed, own.count(), layer.outputs, layer.stride, pass.gradient + layer.weight + own.begin,
-              layer.inputs);
+  if (group + rows < kept_rows_) return;
+  float* const to = pass.gradient + layer.weight;
+  if (!looks_up) return transpose(transposed, own.count(), layer.outputs, layer.stride, to + own.begin, layer.inputs);
+  for (std::size_t place = own.begin; place < own.end; ++place) {
+    const float* const from = layer.transposed.data() + place * layer.stride;
+    const std::size_t column = kept_selected_.columns()[place];
+    for (std::size_t output = 0; output < layer.outputs; ++output) to[output * layer.inputs + column] = from[output];
   }
 }
 

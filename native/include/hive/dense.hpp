@@ -126,7 +126,8 @@ class DenseNetwork {
   Layer prepared(const DenseLayer& layer, bool last);
   void check(const DenseLayer& layer) const;
   std::size_t parts_for(std::size_t rows, std::size_t branches, const Selected& selected) const;
-  void pack(std::span<const float> block, std::size_t branches, std::size_t part, std::size_t parts);
+  void pack(std::span<const float> block, std::size_t branches, std::size_t part, std::size_t parts,
+            const Selected& selected);
   void reserve(std::size_t rows);
   void reserve_back(const Backward& pass, std::size_t group);
   void forward_rows(Layers& layers, const float* block, const float* observations, std::size_t first, std::size_t rows,

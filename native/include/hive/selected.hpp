@@ -13,25 +13,28 @@ namespace hive {
 class Selected {
  public:
   struct Entry {
-    std::uint32_t column;
+    std::uint32_t place;  // of its column: among all, or with `find(.., true)` among `columns()`
     float value;
   };
 
   // Whether the last `find` found few.
   bool few() const { return few_; }
+  // The columns that have entries, in order, if `find` was asked for them.
+  std::span<const std::uint32_t> columns() const { return columns_; }
   std::span<const Entry> row(std::size_t number) const {
     return std::span(entries_).subspan(starts_[number], starts_[number + 1] - starts_[number]);
   }
-  // Those of them in the columns [begin, end).
+  // Those of them in the places [begin, end).
   std::span<const Entry> row(std::size_t number, std::size_t begin, std::size_t end) const {
     const auto all = row(number);
-    const auto before = [](const Entry& entry, std::size_t column) { return entry.column < column; };
+    const auto before = [](const Entry& entry, std::size_t place) { return entry.place < place; };
     return {std::lower_bound(all.begin(), all.end(), begin, before), std::lower_bound(all.begin(), all.end(), end, before)};
   }
 
-  // Finds the numbers of `rows` [count, width] that are not zero, unless they are too many.
-  void find(const float* rows, std::size_t count, std::size_t width) {
+  // Finds the numbers of `rows` [count, width] that are not zero, unless they are too many. compact: number their columns.
+  void find(const float* rows, std::size_t count, std::size_t width, bool compact) {
     entries_.clear();
+    columns_.clear();
     starts_.assign(1, 0);
     few_ = width >= kShare && count > 0;
     for (std::size_t row = 0; few_ && row < count; ++row, rows += width) {
@@ -39,6 +42,7 @@ class Selected {
       few_ = entries_.size() * kShare <= (row + 1) * width;
       starts_.push_back(entries_.size());
     }
+    if (few_ && compact) number(width);
   }
 
  private:
@@ -63,9 +67,21 @@ class Selected {
     }
   }
 
+  void number(std::size_t width) {
+    places_.assign(width, 0);
+    for (const Entry& entry : entries_) places_[entry.place] = 1;
+    for (std::uint32_t column = 0; column < width; ++column) {
+      if (places_[column] == 0) continue;
+      places_[column] = static_cast<std::uint32_t>(columns_.size());
+      columns_.push_back(column);
+    }
+    for (Entry& entry : entries_) entry.place = places_[entry.place];
+  }
+
   bool few_ = false;
   std::vector<Entry> entries_;
   std::vector<std::size_t> starts_;
+  std::vector<std::uint32_t> columns_, places_;
 };
 
 }  // namespace hive

@@ -168,7 +168,7 @@ void combine_at(Entries entries, const Product& by, std::size_t row, std::size_t
   Vector sums[kVectors];
   for (std::size_t v = 0; v < kVectors; ++v) sums[v] = load(by.start + column + v * kWidth);
   for (const auto& entry : entries) {
-    const float* b = by.b + entry.column * by.b_depth + column;
+    const float* b = by.b + entry.place * by.b_depth + column;
     const Vector factor = all(entry.value);
     for (std::size_t v = 0; v < kVectors; ++v) sums[v] += factor * load(b + v * kWidth);
   }
@@ -189,7 +189,7 @@ void combine(Entries entries, const Product& by, std::size_t row) {
 
 void scatter(Entries entries, const float* from, std::size_t columns, float* c, std::size_t c_row) {
   for (const auto& entry : entries) {
-    float* to = c + entry.column * c_row;
+    float* to = c + entry.place * c_row;
     const Vector factor = all(entry.value);
     for (std::size_t n = 0; n < columns; n += kWidth) {
       Vector sums = load(to + n);

@@ -41,9 +41,10 @@ struct Pull {
 struct Kernels {
   const char* name;
   void (*product)(const Product& product);
-  // A row of a product with a start, from the numbers of that row of a that are not zero: the same bytes, for finite b.
+  // A row of a product with a start, from the numbers of that row of a that are not zero, and the rows of b at their
+  // places: the same bytes, for finite b.
   void (*combine)(Entries entries, const Product& product, std::size_t row);
-  // c[entry] += value * from, for each entry: that row's part of a product of the transpose of a, [columns] floats each.
+  // c[place] += value * from, for each entry: that row's part of a product of the transpose of a, [columns] floats each.
   void (*scatter)(Entries entries, const float* from, std::size_t columns, float* c, std::size_t c_row);
   // out = activation of in; may be the same array.
   void (*activate)(Activation activation, Rows shape, const float* in, float* out);
