@@ -12,6 +12,7 @@ importance weight of hive.algorithms.batches.advantages. `gae_lambda = 1` gives 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ from hive.algorithms.parameters import scheduled
 from hive.config import A2CConfig
 from hive.experience import Rollout
 from hive.learning import ActorCritic, TargetNetwork
+from hive.learning.loss import Floats
 from hive.networks.act.distributions import ActionDistribution
 
 
@@ -75,23 +77,15 @@ class A2C(OfRollouts):
         samples = sum(rollout.samples for rollout in rollouts)
         if not samples:
             return
-        config, log_ratios, moments = self.config, None, None
-        sums = self.config.discount, config.gae_lambda
+        config, moments = self.config, None
         inputs = network_input(rollouts, input_rows(rollouts, self.model.device))
-        corrects = is_corrected(rollouts, config.importance_clip)
-        if self.asks_for_moments or corrects:
-            policy, values = (output.detach().numpy() for output in self.model.no_grad(inputs)[:2])
-        if corrects:
-            log_ratios = proximal(rollouts, self.distribution, policy)[1]
-        ratios = log_ratios if config.vtrace else None
         if self.asks_for_moments:
-            advantages, _ = generalized_advantages(rollouts, values, *sums, ratios)
-            moments = yield advantage_moments(rollouts, self.replaced_advantages(rollouts, advantages))
+            advantages, _, _ = self._estimates(rollouts, self.model.no_grad(inputs))
+            moments = yield advantage_moments(rollouts, advantages)
 
         extended = self.overrides("added_loss")
         forward = self.model.begin(inputs, native=is_native(self.distribution) and not extended)
-        advantages, returns = generalized_advantages(rollouts, forward.outputs[1], *sums, ratios)
-        advantages = self.replaced_advantages(rollouts, advantages)
+        advantages, returns, log_ratios = self._estimates(rollouts, forward.outputs)
         if config.normalize_advantages:
             advantages = normalized(advantages, moments or merged([advantage_moments(rollouts, advantages)]))
         if log_ratios is not None:
@@ -111,3 +105,16 @@ class A2C(OfRollouts):
             further=further,
         )
         yield self.model.reinforce(self.with_rollouts(loss, rollouts), samples=samples, forward=forward)
+
+    def _estimates(self, rollouts: Sequence[Rollout], outputs: Sequence[Any]) -> tuple[Floats, Floats, Floats | None]:
+        """Return advantages, returns and log ratios of all acted rows, float32 [sum of T * B] each.
+
+        outputs: the network's, [N, ...]. Log ratios: those of the proximal and the acting policy; None without lag.
+        """
+        config, log_ratios = self.config, None
+        policy, values = map(np.asarray, outputs[:2])
+        if is_corrected(rollouts, config.importance_clip):
+            log_ratios = proximal(rollouts, self.distribution, policy)[1]
+        ratios = log_ratios if config.vtrace else None
+        found = generalized_advantages(rollouts, values, config.discount, config.gae_lambda, ratios)
+        return self.replaced_advantages(rollouts, found[0]), found[1], log_ratios

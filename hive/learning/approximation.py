@@ -74,7 +74,8 @@ class Approximation:
     @property
     def device(self) -> torch.device:
         """The current device of the model; the CPU for a model without parameters and buffers."""
-        return next((tensor.device for tensor in tensors_of(self.model)), torch.device("cpu"))
+        tensors = self._parameters or tensors_of(self.model)
+        return next((tensor.device for tensor in tensors), torch.device("cpu"))
 
     @property
     def parameters(self) -> Sequence[nn.Parameter]:

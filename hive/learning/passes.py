@@ -182,7 +182,9 @@ class NativePasses:
             return None
         columns = None if self._joins is None else self._joins.mask
         stored = "next_observations" if rows.startswith("next_") else "observations"
-        mask = None if columns is None else {"of": stored, "offset": columns.offset, "actions": columns.actions}
+        mask = None
+        if columns is not None:
+            mask = {"of": stored, "offset": columns.earlier + columns.offset, "actions": columns.actions}
         return dense.described(rows, outputs, slopes, mask=mask, **options)
 
     def unpack(self, observations: str, into: str, spec: InputSpec) -> Step | None:

@@ -114,14 +114,16 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class MaskColumns:
-    """The mask of `actions` actions in what a network is given: rows as they are stored, from byte `offset` on."""
+    """The mask of `actions` actions, from byte `offset` of a row on. `earlier` bytes precede the newest row."""
 
     offset: int
     actions: int
+    earlier: int = 0
 
     def forbids(self, rows: Tensor) -> Tensor:
-        """Return which actions are not allowed, bool [N, actions], for rows uint8 [N, ..., bytes]."""
-        return rows.flatten(1)[:, self.offset : self.offset + self.actions] == 0
+        """Return which actions are not allowed, bool [N, actions], for rows uint8 [N, bytes] or [N, rows, bytes]."""
+        newest = rows[:, -1] if rows.dim() > 2 else rows
+        return newest[:, self.offset : self.offset + self.actions] == 0
 
 
 def masked(output: Tensor, forbidden: Tensor) -> Tensor:
@@ -226,8 +228,8 @@ class PackedNetwork(nn.Module):
         self._floats = spec.floats
         self._stack = spec.stack
         self._parts = Parts(spec, spec.stack, named=named)
-        earlier = (spec.stack - 1) * prod(spec.shape)  # bytes before the newest row, whose mask counts
-        self.mask = None if spec.mask is None else MaskColumns(earlier + spec.mask.offset, sum(spec.mask.choices))
+        earlier, mask = (spec.stack - 1) * prod(spec.shape), spec.mask
+        self.mask = None if mask is None else MaskColumns(mask.offset, sum(mask.choices), earlier)
         """The mask of the actions of the first output; None if all are allowed."""
 
     def forward(self, inputs: Any) -> tuple[Tensor, ...]:
