@@ -40,11 +40,12 @@ from hive.training.several_actors import policies_collector
 from hive.training.trainer import Trainer
 from hive.training.update.goal import GOAL_BYTES, Goal, with_goal
 from hive.training.update.learner import Learner
-from hive.training.update.learner_actor import RESULTS, LearnerActor, info_counters
+from hive.training.update.learner_actor import LearnerActor
 from hive.training.update.replay_blueprint import check_has_transitions
 from hive.training.update.replay_learner import ReplayLearnerActor
 from hive.training.update.replay_memory import REPLAY_VALUES
 from hive.training.update.replica import Replica, replica_slots
+from hive.training.update.results import RESULTS, info_counters
 from hive.training.update.turn_metrics import Update, UpdateHook
 
 __all__ = [

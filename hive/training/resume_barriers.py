@@ -117,6 +117,10 @@ class ResumeBarriers:
         """Return the round that a worker makes gradient number `gradient` of, or after."""
         return self.warmup + gradient // self.per_round
 
+    def rounds_after(self, turn: int) -> int:
+        """Return how many rounds have ended after `turn` turns."""
+        return self.round_of(turn * self.per_turn)
+
     def first_gradient(self, number: int) -> int:
         """Return the number of the first gradient that a worker makes of round `number` or of later ones."""
         return max(number - self.warmup, 0) * self.per_round
@@ -146,7 +150,7 @@ class ResumeBarriers:
 
     def is_checkpoint(self, turn: int) -> bool:
         """Return whether a checkpoint is scheduled after `turn` turns: at each barrier."""
-        return self.ends_round(turn) and self.is_barrier(self.round_of(turn * self.per_turn))
+        return self.ends_round(turn) and self.is_barrier(self.rounds_after(turn))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,11 @@ COLLAPSE = 60  # the turn from which on the learning rate ruins the policy
 class Collapsing(LearnerActor):
     """Ruins the policy in the middle of the run, as `hive set RUN algorithm.learning_rate=50` does."""
 
-    async def _evaluate(self) -> None:
+    async def _call_back(self) -> None:
         if self.turn == COLLAPSE:
             update_parameter(self.learner, "learning_rate", 50.0)
-        await super()._evaluate()
-        while self.evaluates and self.weights.board.view.words.pinned(len(self.gradients.producers) + 1):
+        await super()._call_back()
+        while self.evaluating.exist and self.weights.board.view.words.pinned(len(self.gradients.producers) + 1):
             await asyncio.sleep(0)  # so that no evaluation is skipped
 
 
@@ -109,20 +110,26 @@ def test_it_is_the_policy_that_has_played_the_episodes(tmp_path: Path, values: d
     sent: list[Improved] = []
 
     class Watching(LearnerActor):
-        def _publish_behaviour(self, claimed: list[Slot]) -> None:
-            super()._publish_behaviour(claimed)
-            board = self.behaviour.board
-            blocks[board.latest] = board.read(board.latest).tobytes()
+        def __init__(self, blueprint: Blueprint) -> None:
+            super().__init__(blueprint)
+            publish, offer = self.versions.publish, self.best.offer
+
+            def noted(turn: int, claimed: Sequence[Slot] = ()) -> None:
+                publish(turn, claimed)
+                board = self.behaviour.board
+                blocks[board.latest] = board.read(board.latest).tobytes()
+
+            async def offered(turn: int, *, last: bool = False) -> None:
+                before = self.best.schedule.best
+                await offer(turn, last=last)
+                if self.best.schedule.best > before:
+                    versions.append(*played)
+
+            self.versions.publish, self.best.offer = noted, offered  # type: ignore[method-assign]
 
         def _turn(self, claimed: list[Slot]) -> None:
             played[:] = [max(int(slot.arrays["header"][POLICY]) for slot in claimed)]
             super()._turn(claimed)
-
-        async def _offer_best(self, *, last: bool = False) -> None:
-            before = self.bests.best
-            await super()._offer_best(last=last)
-            if self.bests.best > before:
-                versions.append(*played)
 
     class Keeping(Recorder):
         def _compare(self, best: BestPolicy, *improved: Improved) -> None:

@@ -30,8 +30,8 @@ RESULT = {"mean_return", "deviation", "min", "max", "mean_length", "wall_s"}
 class Patient(LearnerActor):
     """Waits for the evaluation before it continues, so that none is skipped."""
 
-    async def _evaluate(self) -> None:
-        await super()._evaluate()
+    async def _call_back(self) -> None:
+        await super()._call_back()
         while self.weights.board.view.words.pinned(len(self.gradients.producers) + 1):
             await asyncio.sleep(0)
 
@@ -44,8 +44,8 @@ def until_recorded(file: str) -> Callable[[Topology], None]:
     """Has the learner wait in turn 4 until this video exists."""
 
     class Recorded(Patient):
-        async def _evaluate(self) -> None:
-            await super()._evaluate()
+        async def _call_back(self) -> None:
+            await super()._call_back()
             while self.turn == 4 and self.blueprint.config.evaluation.videos and not Path(file).exists():
                 await asyncio.sleep(0)
 

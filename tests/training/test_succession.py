@@ -426,10 +426,16 @@ class DiesWhileItFrees(LearnerActor):
 class DiesBeforeItPublishes(LearnerActor):
     """After its third turn, all of it given back, the behaviour version not yet out."""
 
-    def _publish_behaviour(self, rounds: int | None = None) -> None:
-        if self.turn == 3:
-            raise Killed
-        super()._publish_behaviour(rounds)
+    def __init__(self, blueprint: Blueprint) -> None:
+        super().__init__(blueprint)
+        publish = self.versions.publish
+
+        def killed(turn: int, claimed: Sequence[Slot] = ()) -> None:
+            if turn == 3:
+                raise Killed
+            publish(turn, claimed)
+
+        self.versions.publish = killed  # type: ignore[method-assign]
 
 
 def state_of(fixture: LearnerFixture, actor: LearnerActor) -> tuple[bytes, bytes, NDArray[np.float32], list[int]]:
@@ -489,8 +495,14 @@ def test_the_rates_of_a_successor_are_those_since_its_start() -> None:
     class Watched(DiesAfterTheCommit):
         async def setup(self) -> None:
             await super().setup()
-            totals = self.totals
-            begun.append((self.report.reported_s - totals["train_s"], self.report.reported_steps, totals["env_steps"]))
+            totals = self.results.totals
+            begun.append(
+                (
+                    self.reports.turns.reported_s - totals["train_s"],
+                    self.reports.turns.reported_steps,
+                    totals["env_steps"],
+                )
+            )
 
     with pytest.raises(Killed):
         fixture.live(Watched)
@@ -532,10 +544,16 @@ def test_behaviour_versions_are_due_by_rounds_not_by_updates() -> None:
     published: list[tuple[int, int]] = []
 
     class Watched(LearnerActor):
-        def _publish_behaviour(self, claimed: list[Slot]) -> None:
-            super()._publish_behaviour(claimed)
-            if (now := (self.behaviour.latest, self.turn)) not in published:
-                published.append(now)
+        def __init__(self, blueprint: Blueprint) -> None:
+            super().__init__(blueprint)
+            publish = self.versions.publish
+
+            def noted(turn: int, claimed: Sequence[Slot] = ()) -> None:
+                publish(turn, claimed)
+                if (now := (self.behaviour.latest, turn)) not in published:
+                    published.append(now)
+
+            self.versions.publish = noted  # type: ignore[method-assign]
 
     fixture = LearnerFixture(turns=3, bootstrap_rounds=2)
     fixture.live(Watched)
@@ -557,7 +575,7 @@ def test_only_unfinished_workers_are_looked_at() -> None:
     class Looks(LearnerActor):
         async def _claim(self, claimed: list[Slot]) -> None:
             for _ in range(100):  # as often as gradients come, where a learner takes them one by one
-                self._publish_behaviour(claimed)
+                self.versions.publish(self.turn, claimed)
             await super()._claim(claimed)
 
     fixture = LearnerFixture()

@@ -56,7 +56,7 @@ class EvaluationSchedule:
             return False
         if self.updates:
             return turn % self.updates == 0
-        rounds = self._rounds(turn)
+        rounds = self.barriers.rounds_after(turn)
         common = self.barriers.common
         if common is not None and rounds <= common.begins:
             return False  # a policy is still in its warm-up, and has no turn to evaluate
@@ -64,19 +64,15 @@ class EvaluationSchedule:
 
     def number(self, turn: int) -> int:
         """Return the number of the evaluation that is due after a turn. Policies of one run count the same ones."""
-        return turn // self.updates if self.updates else self._count(self._rounds(turn))
+        return turn // self.updates if self.updates else self._count(self.barriers.rounds_after(turn))
 
     def until_next(self, turn: int) -> int:
         """Return how many turns after this one the next is that is evaluated. There must be any."""
         if self.updates:
             return self.updates - turn % self.updates
-        rounds = -(-(self._count(self._rounds(turn)) + 1) * self.steps * self.shares // self.round_steps)
+        rounds = -(-(self._count(self.barriers.rounds_after(turn)) + 1) * self.steps * self.shares // self.round_steps)
         last = -(-self.barriers.first_gradient(rounds) // self.barriers.per_turn)
         return max(last - turn, 1)
-
-    def _rounds(self, turn: int) -> int:
-        """Return how many rounds have ended after a turn."""
-        return self.barriers.round_of(turn * self.barriers.per_turn)
 
     def _count(self, rounds: int) -> int:
         """Return how many multiples of `steps` these rounds have reached."""

@@ -31,10 +31,11 @@ from hive.training.messages import ReplayFloor, ReplayLedger, ReplayPlan, Replay
 from hive.training.replay_floor import read_floor
 from hive.training.run_start import write_first_ledger
 from hive.training.update.learner import Count
-from hive.training.update.learner_actor import SAVE_AGAIN_S, LearnerActor
+from hive.training.update.learner_actor import LearnerActor
 from hive.training.update.native_exchange import exchange_of
 from hive.training.update.native_rounds import CollectedParts, NativeUpdates, replay_memory
 from hive.training.update.replay_memory import REPLAY_VALUES, ReplayMemory
+from hive.training.update.saves import SAVE_AGAIN_S
 
 
 class ReplayLearnerActor(LearnerActor):
@@ -49,7 +50,7 @@ class ReplayLearnerActor(LearnerActor):
     def __init__(self, blueprint: Blueprint) -> None:
         super().__init__(blueprint)
         collection = blueprint.config.collection
-        self.exact &= blueprint.config.checkpoint.replay
+        self.saves.exact &= blueprint.config.checkpoint.replay
         self.as_ready = collection.communication == "asynchronous"
         self.rounds_early = collection.max_lag if self.as_ready else 0  # rounds that are appended before their turns
         self.replay: ReplayMemory = blueprint.replay.memory(self.memory.memory)
@@ -78,7 +79,7 @@ class ReplayLearnerActor(LearnerActor):
                 self._report_given()
         else:
             self.replay.forget_unfinished(self._ledger())
-        self.begun_ns = self.clock.now_ns()  # the steps before the first update are among those that rates count
+        self.time.begun_ns = self.clock.now_ns()  # the steps before the first update are among those that rates count
 
     def _report_given(self) -> None:
         """Tell what the given transitions are, and what is probably wrong with them."""
@@ -111,7 +112,9 @@ class ReplayLearnerActor(LearnerActor):
             returns, lengths, columns, infos, updates, env_steps = found
             counted = {"episodes": self._ledger()["counters"].item(Count.episodes), "env_steps": env_steps}
             for listed in self.lists:
-                listed.of_arrays(returns, lengths, columns, infos, {**self.totals, **counted, "updates": updates})
+                listed.of_arrays(
+                    returns, lengths, columns, infos, {**self.results.totals, **counted, "updates": updates}
+                )
         return made
 
     def _native_updates(self) -> NativeUpdates | None:
@@ -130,13 +133,13 @@ class ReplayLearnerActor(LearnerActor):
         ended, so that the policy may be the best so far. No call that begins within a round may pass over its end.
         """
         schedule = self.learner.config.learning_rate_schedule
-        steady = is_steady(schedule, self.totals["env_steps"]) and not self.as_ready and not self.normalizes
+        steady = is_steady(schedule, self.results.totals["env_steps"]) and not self.as_ready and not self.normalizes
         ended = self._ledger()["counters"].item(Count.episodes) != self.handed_episodes
         # Native code calls no callbacks, does not count steps of several agents, and appends every rollout.
         wanted = self.blueprint.wanted
         followed = self.callbacks is not None and (wanted.rounds or bool(wanted.entries))
-        uncounted = self.goal is not None or self.blueprint.environment.agents or not self.replay.keeps_steps
-        if not steady or ended or self.saves.late or followed or uncounted:
+        uncounted = self.end.goal is not None or self.blueprint.environment.agents or not self.replay.keeps_steps
+        if not steady or ended or self.saves.schedule.late or followed or uncounted:
             return None
         if self.exchange is None:
             ports = (
@@ -157,12 +160,12 @@ class ReplayLearnerActor(LearnerActor):
     async def _hand_over(self, *, force: bool) -> None:
         await super()._hand_over(force=force)
         if self.schedule.gradients.may_end(self.turn):
-            self.handed_episodes = int(self.totals["episodes"])
+            self.handed_episodes = int(self.results.totals["episodes"])
 
     async def _admit(self) -> None:
         """Append the rollouts that the next turn requires: as many as all rounds up to its own have."""
         barriers, collectors = self.schedule.barriers, len(self.rollouts.producers)
-        needed = (barriers.round_of(self.turn * barriers.per_turn) + 1) * collectors
+        needed = (barriers.rounds_after(self.turn) + 1) * collectors
         most = needed + self.rounds_early * collectors
         while (admitted := self.ledger.board.latest) < most:
             slots = await self._claim_rollouts(admitted, needed, most)
@@ -184,10 +187,10 @@ class ReplayLearnerActor(LearnerActor):
     def _list(self, rollouts: Sequence[Rollout]) -> None:
         """Add the episodes of rollouts that were just appended. The next turn counts them."""
         counters = self._ledger()["counters"]
-        first_ns, now_ns = self._times(self._optimizer_state()["counters"])
+        first_ns, now_ns = self.time.times(self.results.state["counters"])
         counted = {"episodes": counters.item(Count.episodes), "env_steps": counters.item(Count.env_steps)}
         for listed in self.lists:
-            listed.of_rollouts(rollouts, {**self.totals, **counted, "train_s": (now_ns - first_ns) / 1e9})
+            listed.of_rollouts(rollouts, {**self.results.totals, **counted, "train_s": (now_ns - first_ns) / 1e9})
 
     async def _claim_rollouts(self, admitted: int, needed: int, most: int) -> list[Slot]:
         """Claim the next round; or, of asynchronous collectors, what has arrived, and wait only for what is needed."""
@@ -254,7 +257,7 @@ class ReplayLearnerActor(LearnerActor):
         return self.ledger_views(board.read(board.latest))
 
     def _largest_leaf(self) -> int:
-        return int(self._optimizer_state()["counters"][Count.largest_leaf])
+        return int(self.results.state["counters"][Count.largest_leaf])
 
     def _hold_more(self) -> int:
         version = self.ledger.board.latest
