@@ -33,15 +33,16 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from hive.clock import Clock
-from hive.errors import HiveError, UsageError, WireError
+from hive.errors import UsageError, WireError
 from hive.runtime.memory.status import ActorStatus, read_status
-from hive.runtime.process.processes import Exit, ProcessTable, SharedMemory, StartLost
+from hive.runtime.process.processes import Exit, ProcessTable, SharedMemory
 from hive.runtime.supervise import changes, circles, ending, exits, inbox, joining, pausing, watchdog
 from hive.runtime.supervise.accounting import channel_accounts, digest_of, output_of, results_of
 from hive.runtime.supervise.actions import Action, AnnounceLater, AwaitRest, Restart, Send
 from hive.runtime.supervise.effects import Effects
 from hive.runtime.supervise.membership import ProcessRecord, Settings
 from hive.runtime.supervise.outcome import Journal, Outcome
+from hive.runtime.supervise.starts import Starts
 from hive.runtime.supervise.supervisor_state import StopPhase, SupervisorState
 from hive.runtime.topology.plan import Plan
 from hive.runtime.wire.arrays import Frames
@@ -50,7 +51,6 @@ from hive.runtime.wire.protocol import SUPERVISOR, SUPERVISOR_TYPES, Call
 from hive.runtime.wire.transport import Transport
 
 ANSWER_POLL_S = 0.02  # interval between two looks for an answer, which a person waits for
-STARTS = 5  # attempts to start an incarnation: each is lost only if the fork server exits during it
 
 
 class Supervisor:
@@ -80,12 +80,13 @@ class Supervisor:
         self.clock = clock
         self.address = address
         self.effects = Effects(self.state, processes, transport, memory, clock, journal)
+        self.starts = Starts(self.state, processes, transport, clock, address, self._perform)
         self.end_begun = asyncio.Event()
         self.changed = asyncio.Event()  # set by every message and exit
         self.tasks: set[asyncio.Task[None]] = set()
         self.asked = 0  # calls that were made with `ask`
         self.later: Mapping[type[Action], Callable[[Any], Coroutine[Any, Any, None]]] = {
-            Restart: self._restart,
+            Restart: self.starts.restart,
             AwaitRest: self._await_rest,
             AnnounceLater: self._announce_later,
         }
@@ -99,7 +100,7 @@ class Supervisor:
         self.transport.bind(self.address, self._receive)
         self.spawn(self._watch())
         try:
-            await asyncio.gather(*(self._start(process) for process in state.table.values()))
+            await asyncio.gather(*(self.starts.start(process) for process in state.table.values()))
             while not (joining.all_ready(state) or state.ending):
                 await self._wait()
             if not state.ending:
@@ -116,7 +117,7 @@ class Supervisor:
         self._perform(ending.begin_stop(self.state, self._now_s()))
         while (stop := self.state.stop) is not None and stop.phase is not StopPhase.over:
             if stop.phase is StopPhase.starting:
-                await self._start_last(*stop.waiting)
+                await self.starts.start_last(*stop.waiting)
             else:
                 await self._wait(stop.until_s)
             self._perform(ending.advance(self.state, self._now_s()))
@@ -241,43 +242,6 @@ class Supervisor:
             text, trace = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
             path = self.effects.journal.crash(ending.supervisor_crash(self.state, text, trace))
             self._perform(ending.supervisor_failed(self.state, text, path))
-
-    # --- starts
-
-    async def _start(self, process: ProcessRecord) -> None:
-        """Start the next incarnation of a process. Raises HiveError if that fails; then nothing of it is left."""
-        for attempt in range(1, STARTS + 1):
-            address = f"{self.address.rpartition('/')[0]}/{process.name}-{process.incarnation + 1}"
-            process.begin(address, self.clock.now_ns())
-            try:
-                pid = await self.processes.start(process.name, process.incarnation, process.address)
-                break
-            except StartLost:
-                self.transport.poll()
-                self._perform(exits.start_lost(self.state, process))
-                if attempt == STARTS:
-                    raise
-        process.forked(pid, self.clock.now_ns())
-        if process.why:  # a kill was requested before the process existed
-            self.processes.kill(process.name)
-
-    async def _restart(self, action: Restart) -> None:
-        process = self.state.table[action.process]
-        await asyncio.sleep(action.delay_s)
-        if not exits.restart_due(self.state, process):
-            return
-        try:
-            await self._start(process)
-        except HiveError as error:
-            self._perform(exits.not_started(self.state, process, error, self.clock.now_ns()))
-
-    async def _start_last(self, process: ProcessRecord) -> None:
-        try:
-            await self._start(process)
-        except HiveError as error:
-            self._perform(ending.last_not_started(self.state, error))
-        else:
-            ending.last_started(self.state, self._now_s())
 
     # --- exits
 
