@@ -28,7 +28,7 @@ def conclude(run: LiveRun, outcome: Outcome) -> None:
         _keep_previous(run, outcome)
         run.settle_config(advanced=False)
         return
-    run.check_output()
+    run.output.check()
     run.end_warnings()
     results, inexact = _results(outcome, resumed), why_inexact(run, outcome)
     steps = int(results.get("env_steps", 0))
@@ -152,7 +152,7 @@ def why_inexact(run: LiveRun, outcome: Outcome) -> list[str]:
         f"it has not reached its goal: {outcome.state}": outcome.state != "finished",
     }
     causes += [cause for cause, holds in events.items() if holds]
-    causes += [f"{name} was another one on a host, or before" for name in run.other_code]
+    causes += [f"{name} was another one on a host, or before" for name in run.code.others]
     return causes if causes or outcome.exact else ["its goal was judged at a time, not at an update"]
 
 

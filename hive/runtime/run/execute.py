@@ -90,7 +90,7 @@ async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
         build, lambda kind, text: run.event(kind, text), server, start_limit_s=run.config.start_limit_s
     )
     # From the build on, which makes an environment.
-    watching = [asyncio.ensure_future(watch) for watch in (run.watch_output(), run.watch_program())]
+    watching = [asyncio.ensure_future(watch) for watch in (run.output.watch(), run.watch_program())]
 
     async def begin(plan: Plan, memory: SharedMemory) -> Outcome:
         address = f"ipc://{run.stage_folder()}/supervisor"
@@ -104,7 +104,7 @@ async def _forked(run: LiveRun, server: ForkServer) -> Outcome:
             transport.close()
 
     try:
-        with run.signals():
+        with run.signals.handled():
             return await _stages(run, processes.build_plan, begin)
     finally:
         for watch in watching:
@@ -137,7 +137,7 @@ async def _inline(run: LiveRun, function: Callable[..., Topology] | None, receiv
 
     watching = asyncio.ensure_future(run.watch_main_thread(received))
     try:
-        with run.signals(received):
+        with run.signals.handled(received):
             return await _stages(run, build, begin)
     finally:
         watching.cancel()
@@ -204,14 +204,14 @@ def run_inline(
 
     def interrupt(error: BaseException) -> None:  # in the main thread, while the run is in another one
         if isinstance(error, KeyboardInterrupt):
-            loop.call_soon_threadsafe(run.signalled, getattr(error, "number", signal.SIGINT), received)
+            loop.call_soon_threadsafe(run.signals.signalled, getattr(error, "number", signal.SIGINT), received)
         else:
-            loop.call_soon_threadsafe(run.raise_at_end, error)
+            loop.call_soon_threadsafe(run.signals.raise_at_end, error)
 
     try:
         outcome = outside_any_loop(call, interrupt)
-        if run.raised is not None:
-            raise run.raised
+        if run.signals.raised is not None:
+            raise run.signals.raised
         return FORCED if run.at_once else EXIT_CODES[outcome.state]
     except HiveError as error:
         conclude_unstarted(run, error)

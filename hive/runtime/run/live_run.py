@@ -18,8 +18,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,6 @@ from hive.records.replaced import forget_replaced, restore_replaced
 from hive.records.run_warnings import (
     ACCEPTED,
     OTHER_CODE,
-    OUTPUT_DROPPED,
     RECOVERED,
     SOCKETS_REMOVED,
     WARNING,
@@ -60,15 +58,17 @@ from hive.records.run_warnings import (
 )
 from hive.records.runs import boot_s
 from hive.runtime.process.limits import raise_descriptor_limit
-from hive.runtime.process.output import CHECK_S, FLOOD_S, OUTPUT_BYTES, BoundedOutput
 from hive.runtime.process.processes import ProcessTable, SharedMemory
-from hive.runtime.process.stop_signals import REASONS, SIGNALS, blocked, is_ours, recorded
-from hive.runtime.process.user_code.code_of_run import CODE, differences
+from hive.runtime.process.stop_signals import REASONS
+from hive.runtime.process.user_code.code_of_run import CODE
 from hive.runtime.run.control import PROTOCOL
 from hive.runtime.run.folders import make_socket_folder, restore_socket_folder, sweep
+from hive.runtime.run.imported_code import ImportedCode, cause_of
 from hive.runtime.run.main_thread import LOOK_S as MAIN_THREAD_S
-from hive.runtime.run.main_thread import MainThread, in_main_thread, raised_in_program
+from hive.runtime.run.main_thread import MainThread
+from hive.runtime.run.output_watch import OutputWatch
 from hive.runtime.run.scaling import description
+from hive.runtime.run.signal_handlers import SignalHandlers
 from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.outcome import CrashReport, Journal, Outcome
 from hive.runtime.supervise.supervisor import Supervisor
@@ -93,7 +93,6 @@ class LiveRun:
         self.lock = owned(directory)
         self.program = program  # pid of the Python program that waits for the run, until it leaves the run; 0: none
         self.is_orphan = False  # whether that program has ended
-        self.raised: BaseException | None = None  # by a handler of the program around a run `inline`
         self.config: Config = load_config(directory.resolved_file)
         self.clock = RealClock()
         self.started = time.time()
@@ -117,13 +116,9 @@ class LiveRun:
         self.concluded = False  # whether the run ends, so that its socket folder is needed no more
         logged = [*read_jsonl(directory.events_file)]  # of the run that is resumed
         self.warnings, self.facts = warnings_of(logged), facts_of(logged)
-        self.code: dict[str, str] = {}  # what collectors have imported: name -> digest or version
-        self.other_code: list[str] = []  # names of what a later one has found otherwise
-        for event in logged:
-            self._note_code(event)
-        self.other_code.clear()  # of earlier parts of the run, whose end has named it
-        self.output = BoundedOutput(directory.logs)
-        self.output_warned: dict[str, int] = {}  # process -> bytes that the last warning named
+        self.code = ImportedCode(logged)
+        self.output = OutputWatch(directory.logs, self._warn)
+        self.signals = SignalHandlers(self.down, self._program_leaves)
         raise_descriptor_limit()
         directory.reserve()
 
@@ -249,6 +244,9 @@ class LiveRun:
                 return
             await asyncio.sleep(LOOK_S)
 
+    def _program_leaves(self) -> None:
+        self.program = 0
+
     async def watch_main_thread(self, received: Callable[[int], object]) -> None:
         """End a run `inline` in another thread once Ctrl-C ends the program, and pass SIGINT to `received`."""
         main = MainThread()
@@ -258,36 +256,15 @@ class LiveRun:
                 received(signal.SIGINT)
                 self.down(REASONS[signal.SIGINT], at_once=False, way="main thread")
 
-    def check_output(self) -> None:
-        """Bound the output for the last time, and warn of what was dropped since the last warning."""
-        self.output.look()
-        if self.output.dropped != self.output_warned:
-            self._warn_output()
-
-    async def watch_output(self) -> None:
-        """Bound the output of the processes; warn when the first of it is dropped from a process."""
-        while True:
-            flooded = self.output.look()
-            if self.output.dropped.keys() != self.output_warned.keys():
-                self._warn_output()
-            await asyncio.sleep(FLOOD_S if flooded else CHECK_S)
-
-    def _warn_output(self) -> None:
-        """Warn of the output that was dropped so far."""
-        self.output_warned = dict(self.output.dropped)
-        each = [f"{count:,} bytes of `{process}`" for process, count in sorted(self.output_warned.items())]
-        limit = f"of more than {OUTPUT_BYTES:,} bytes a file the oldest output is dropped: {', '.join(each)}"
-        self._warn(OUTPUT_DROPPED, limit, f"print less in the environment; {self.directory.logs} has what was kept")
-
     def event(self, kind: str, text: str, fields: dict[str, Tree] | None = None) -> None:
         """Append a line to the event log and to the supervisor's log."""
         self.keep_sockets()  # before a restart, for which the new process needs the folder
         if kind == CODE:
-            others = self._note_code(fields or {})
+            others = self.code.add(fields or {})
             if others is None:
                 return
-            if others:
-                self._warn_code(text.partition(" ")[0], others)
+            if cause := cause_of(text.partition(" ")[0], others):
+                self._warn(OTHER_CODE, cause, "give all hosts and parts of a run the same files")
         if kind == WARNING and (fields or {}).get("warning") in self.config.run.accept:
             kind = ACCEPTED
         entry = {"t": round(time.time(), 3), "kind": kind, "text": text, **(fields or {})}
@@ -296,23 +273,6 @@ class LiveRun:
         self.facts |= facts_of([entry])
         level = logging.WARNING if kind in LOGGED_AS_WARNINGS else logging.INFO
         self.log.log(level, "%s: %s", kind, text)
-
-    def _note_code(self, event: Mapping[str, Any]) -> list[str] | None:
-        """Take what a collector has imported; return the names of what differs, and None if nothing of it is new."""
-        found = event.get("code")
-        if not isinstance(found, Mapping):
-            return []
-        others = [name for name in differences(self.code, found) if name not in self.other_code]
-        is_new = bool(others or found.keys() - self.code.keys())
-        self.code |= {str(name): str(value) for name, value in found.items()}
-        self.other_code += others
-        return others if is_new else None
-
-    def _warn_code(self, who: str, names: Sequence[str]) -> None:
-        """Tell that a collector has other files of the user, or another machine, than those before it."""
-        if modules := [name for name in names if name.startswith("module ")]:
-            cause = f"{' and '.join(modules)} of {who} differs from that with which the run began"
-            self._warn(OTHER_CODE, cause, "give all hosts and parts of a run the same files")
 
     def crash(self, report: CrashReport) -> str:
         """Write a crash report and return its path, "" if it cannot be written."""
@@ -426,59 +386,6 @@ class LiveRun:
             return await self.supervisor.run()
         finally:
             watching.cancel()
-
-    @contextmanager
-    def signals(self, received: Callable[[int], object] | None = None) -> Iterator[None]:
-        """Handle signals inside the context: SIGTERM and SIGINT end the run, SIGHUP (a closed terminal) does not.
-
-        Those that were kept before count, too. received: of a run `inline`, is called with each that ends the run;
-        handlers that its program has set are called. Only the main thread receives signals; an inline run in another
-        thread handles none.
-        """
-        if not in_main_thread():
-            yield
-            return
-        loop = asyncio.get_running_loop()
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-        ignored = [number for number, handler in before.items() if handler is signal.SIG_IGN and received is not None]
-        for number in ignored:
-            del before[number]
-        for number, handler in before.items():
-            if received is None or is_ours(number) or not callable(handler):
-                loop.add_signal_handler(number, self.signalled, number, received)
-            else:
-                loop.add_signal_handler(number, self._call_handler, handler, number)
-        for kept in recorded():
-            self.down(REASONS[signal.Signals(kept)], False, "signal")
-        try:
-            yield
-        finally:
-            with blocked():  # the loop sets the defaults, which would end this process
-                for number, handler in before.items():
-                    loop.remove_signal_handler(number)
-                    if handler is not None:  # None: not set by Python
-                        signal.signal(number, handler)
-
-    def _call_handler(self, handler: Callable[[int, None], object], number: int) -> None:
-        """Call a handler of the program, between two steps of the actors; if it raises, the run is saved first."""
-        try:
-            handler(number, None)
-        except BaseException as error:
-            self.raise_at_end(error)
-
-    def raise_at_end(self, error: BaseException) -> None:
-        """End the run because of an exception that a handler of the program has raised, and raise it then."""
-        self.raised = self.raised or error
-        self.down(raised_in_program(error), at_once=False, way="program")
-
-    def signalled(self, number: int, received: Callable[[int], object] | None) -> None:
-        """Obey a signal, and pass one that ends the run to `received`."""
-        if number == signal.SIGHUP:
-            self.program = 0  # which has left the run, as when its terminal is closed
-            return
-        if received is not None:
-            received(number)
-        self.down(REASONS[signal.Signals(number)], False, "signal")
 
     def close(self) -> None:
         self.events.close()

@@ -41,7 +41,7 @@ class RunRequests:
             "steps": run.config.run.steps,
             "pausing": None,  # or the actors that a requested pause waits for, [] when the run is at rest
             "warnings": [warning.data for warning in run.warnings.values()],
-            "code": dict(run.code),
+            "code": dict(run.code.found),
         }
         if supervisor is None:
             return base | {"state": "starting", "actors": [], "helpers": [], "channels": {}}

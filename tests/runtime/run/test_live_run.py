@@ -66,7 +66,7 @@ def test_signals_end_the_run_and_later_ones_do_no_harm(run: LiveRun) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: handled.append(number))
 
     async def main() -> None:
-        with run.signals():
+        with run.signals.handled():
             for number in (signal.SIGTERM, signal.SIGHUP):
                 os.kill(os.getpid(), number)
             while run.requested is None:
@@ -141,7 +141,7 @@ def test_collectors_with_other_files_are_told_of_once(run: LiveRun) -> None:
     run.close()
     again = LiveRun(run.directory)  # resumed with what the last part had
     again.event("code", "collector-0 has module t", {"code": other})
-    assert not again.other_code
+    assert not again.code.others
     again.close()
 
 
