@@ -15,15 +15,15 @@ import functools
 import re
 import sys
 import types
-from collections.abc import Collection, Mapping
 from types import FunctionType
 from typing import Any
 
 from hive.envs.registered import registration
 from hive.errors import UsageError
 from hive.runtime.process.user_code.code_of_run import is_installed, place_of_module
-from hive.session.changes import Change, bound_together, changes_of, changes_of_imported, new_values, redefined_base
+from hive.session.changes import Change, bound_together, changes_of, changes_of_imported, new_values
 from hive.session.names import bound_after, imports_of, locals_of, names_of
+from hive.session.refusals import check_class, check_use
 from hive.session.settings import statements_of_settings
 from hive.session.sources import Found, Sources
 from hive.session.values import FIXED, NotWritten, written
@@ -202,7 +202,7 @@ class SessionModule:
         text = self._lambda(name, found) if isinstance(found.node, ast.Lambda) else found.text()
         names = found.namespace(self.sources.main)
         if isinstance(value, type):
-            self._check_class(name, value, found, names)
+            check_class(name, value, found, names)
         lazy = names.get("annotations") is __future__.annotations
         self.lazy_annotations = self.lazy_annotations or lazy
         own = getattr(found.node, "name", name)
@@ -213,7 +213,7 @@ class SessionModule:
         closures = {free for function in found.functions for free in function.__code__.co_freevars}
         gone = locals_of(found.around) - closures
         for used in dict.fromkeys((*self.needs[name], *later)):
-            self._check_use(name, used, gone, names)
+            check_use(name, used, at_once=used in self.needs[name], gone=gone, names=names)
             if used == "__file__" and names.get(used):
                 self.statements.setdefault(used, f"__file__ = {str(names.get(used))!r}")
             elif used in names and used not in OWN and not _is_builtin(used, names[used]):
@@ -250,35 +250,6 @@ class SessionModule:
         for constant in {node.value for node in ast.walk(definition) if isinstance(node, ast.Constant)}:
             if isinstance(constant, str) and ID.fullmatch(constant):
                 self.register(constant)
-
-    def _check_use(self, name: str, used: str, gone: Collection[str], names: Mapping[str, Any]) -> None:
-        """Raise UsageError if a definition uses a name that no other process can have. gone: locals of functions."""
-        if used in gone:
-            raise UsageError(
-                f"`{name}` uses `{used}` of the function in which it is defined, and only while it is defined",
-                hint=f"define `{name}` at the top of the file or cell, or give `{used}` to its constructor",
-            )
-        if used in self.needs[name] and used not in names and used not in vars(builtins):
-            raise UsageError(
-                f"`{name}` uses `{used}` while it is defined, and `{used}` is gone",
-                hint=f"keep `{used}`, or define `{name}` without it",
-            )
-
-    def _check_class(self, name: str, value: type, found: Found, names: Mapping[str, Any]) -> None:
-        """Raise UsageError for a class whose source gives another class now."""
-        if not isinstance(found.node, ast.ClassDef):
-            return
-        if base := redefined_base(value, found.node, names):
-            raise UsageError(
-                f"`{name}` is not what its source says: its base class `{base}` was defined anew after it",
-                hint=f"define `{name}` again, too",
-            )
-        # Without functions, whose code has a line, the source of an older version looks like that of the newest.
-        if not found.functions and names.get(value.__qualname__, value) is not value:
-            raise UsageError(
-                f"`{name}` was defined anew, and an object of the older `{name}` is left",
-                hint="make that object again, too",
-            )
 
     def _repeat(self, name: str, change: Change) -> None:
         """Add the statement that gives an attribute of a class or function its value of this moment."""
