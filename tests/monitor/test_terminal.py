@@ -30,12 +30,13 @@ from hive.monitor.actor_detail import ActorInspection
 from hive.monitor.poller import Poller
 from hive.monitor.series import Curve
 from hive.monitor.snapshot import Extras
-from hive.monitor.terminal.app import FOCUS, Inspected, Monitor, NewSnapshot, Noticed
+from hive.monitor.terminal.app import FOCUS, Monitor, NewSnapshot
 from hive.monitor.terminal.app import SCREENS as SCREENS_OF_APP
 from hive.monitor.terminal.dialogs import ActorDetail, Confirm
 from hive.monitor.terminal.learning_pane import LearningPane
 from hive.monitor.terminal.overview_pane import heights
 from hive.monitor.terminal.palette import Commands
+from hive.monitor.terminal.supervisor_requests import Inspected, Noticed
 from hive.monitor.terminal.view import Request
 from hive.monitor.terminal.widgets import Grid
 from hive.records import RunDirectory, RunFacts, process_start_time, write_run_facts

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from functools import partial
 from typing import Any, ClassVar
 
@@ -22,11 +21,9 @@ from textual.message import Message
 from textual.widgets import ContentSwitcher, Footer, Tab, Tabs
 
 from hive.errors import HiveError
-from hive.monitor.actor_detail import ActorInspection
 from hive.monitor.drawing import DIM, Spans
 from hive.monitor.overview import header
 from hive.monitor.poller import Poller
-from hive.monitor.requests import send
 from hive.monitor.snapshot import Snapshot
 from hive.monitor.terminal.actors_pane import ActorsPane, OpenActor
 from hive.monitor.terminal.dialogs import ActorDetail, Confirm, LineInput, TextPage
@@ -34,12 +31,12 @@ from hive.monitor.terminal.learning_pane import LearningPane
 from hive.monitor.terminal.logs_pane import LogsPane
 from hive.monitor.terminal.overview_pane import OverviewPane
 from hive.monitor.terminal.palette import Command, Commands
+from hive.monitor.terminal.supervisor_requests import Inspected, Noticed, SupervisorRequests
 from hive.monitor.terminal.view import Request, ViewState, question_of
 from hive.monitor.terminal.widgets import Ascii, TextBlock
 from hive.printable import printable, printable_lines
 from hive.records import RunDirectory, find_runs
 from hive.records.regular import open_regular
-from hive.runtime.run.control import open_run
 
 AGAIN_S = 1.0  # seconds between two polls of a run whose supervisor sends nothing
 CRASH_BYTES = 1 << 18  # bytes of a crash report that are shown
@@ -54,23 +51,6 @@ class NewSnapshot(Message):
         super().__init__()
         self.snapshot = snapshot
         self.problem = problem
-
-
-class Inspected(Message):
-    """The supervisor has replied about an actor, or the request has failed."""
-
-    def __init__(self, inspection: ActorInspection) -> None:
-        super().__init__()
-        self.inspection = inspection
-
-
-class Noticed(Message):
-    """A notice about a request: what it does, or why it failed."""
-
-    def __init__(self, text: str, *, failed: bool = False) -> None:
-        super().__init__()
-        self.text = text
-        self.failed = failed
 
 
 class Monitor(App[None]):
@@ -117,6 +97,7 @@ class Monitor(App[None]):
             LearningPane(self.view, id="learning"),
             LogsPane(self.view, id="logs"),
         )
+        self.supervisor = SupervisorRequests(directory, self.post_message)
         self.leaving = threading.Event()
         self.state = ""
 
@@ -240,41 +221,15 @@ class Monitor(App[None]):
         self.notify(printable_lines(message.text), severity="error" if message.failed else "information", markup=False)
 
     def on_open_actor(self, message: OpenActor) -> None:
-        self.push_screen(ActorDetail(self.view, message.actor, self.inspect))
+        self.push_screen(ActorDetail(self.view, message.actor, self.supervisor.inspect))
 
     def on_request(self, request: Request) -> None:
         def confirmed(yes: bool | None) -> None:
             if yes:
-                self._in_thread(request)
+                self.supervisor.carry_out(request)
 
         self.clear_notifications()  # they would cover the dialog in a small terminal
         self.push_screen(Confirm(question_of(request, self.view.row(request.actor))), confirmed)
-
-    # --- requests to the supervisor
-
-    def inspect(self, actor: str) -> None:
-        """Request the stack and the transition history of an actor."""
-        threading.Thread(target=self._inspect, args=(actor,), daemon=True).start()
-
-    def _inspect(self, actor: str) -> None:
-        try:
-            with closing(open_run(self.directory)) as client:
-                stack, transitions = client.inspect(actor)
-            self.post_message(Inspected(ActorInspection(actor, stack, transitions)))
-        except HiveError as error:
-            self.post_message(Inspected(ActorInspection(actor, error=str(error))))
-
-    def _in_thread(self, request: Request) -> None:
-        threading.Thread(target=self._carry_out, args=(request,), daemon=True).start()
-
-    def _carry_out(self, request: Request) -> None:
-        """Send the request to the supervisor; runs in its own thread."""
-        try:
-            with closing(open_run(self.directory)) as client:
-                notice = send(client, request.kind, actor=request.actor, sets=request.sets, viewer="hive monitor")
-            self.post_message(Noticed(notice))
-        except HiveError as error:
-            self.post_message(Noticed(error.render().removeprefix("error: "), failed=True))
 
     # --- commands
 
