@@ -94,6 +94,7 @@ FORBIDDEN_KEYWORDS = {"allow_pickle", "shell"}
 FORBIDDEN_NAMES = {"utils", "util", "common", "base", "helpers", "helper", "misc"}
 
 MAX_FUNCTION_LINES = 60
+MAX_METHODS = 30
 
 MODULES = sorted(HIVE.rglob("*.py"))
 Violation = tuple[Path, int, str]
@@ -385,6 +386,20 @@ def function_faults(path: Path) -> Iterator[Violation]:
 
 def test_functions_fit_on_a_screen_and_are_annotated() -> None:
     assert not report(violation for path in MODULES for violation in function_faults(path))
+
+
+def large_classes(path: Path) -> Iterator[Violation]:
+    for node in nodes_of(path):
+        if isinstance(node, ast.ClassDef):
+            count = sum(isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) for member in node.body)
+            if count > MAX_METHODS:
+                yield path, node.lineno, f"{node.name} has {count} methods, which are more than one subject"
+
+
+def test_classes_have_one_subject() -> None:
+    """The documents whose classes hive.compat has decide what these contain."""
+    modules = (path for path in MODULES if not where(path).startswith("compat/"))
+    assert not report(violation for path in modules for violation in large_classes(path))
 
 
 # --- public names
