@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +21,11 @@ from hive.clock import Clock, RealClock
 from hive.config import Config, resolved
 from hive.envs.spaces.origins import may_need
 from hive.envs.spaces.plain_specs import to_plain
-from hive.errors import HostLost, UsageError, VersionGone, WireError
-from hive.experience import check_finals, steps_in
-from hive.hosts.files import HeadKeys, hosts_folder, keys_of, write_join_file
+from hive.errors import HostLost, UsageError, WireError
+from hive.experience import steps_in
+from hive.hosts.arriving_rollouts import ArrivingRollouts, Incoming
+from hive.hosts.files import HeadKeys, keys_of, write_join_file
+from hive.hosts.host_reports import TEXT_SHOWN, HostReports
 from hive.hosts.messages import (
     PROTOCOL,
     RUN_ENDED,
@@ -35,7 +35,6 @@ from hive.hosts.messages import (
     ActorReply,
     Attach,
     EndPart,
-    Evaluate,
     Evaluated,
     Holds,
     HostEnded,
@@ -47,19 +46,16 @@ from hive.hosts.messages import (
     Pong,
     Refused,
     RolloutSent,
-    Taken,
 )
+from hive.hosts.requested_evaluations import RequestedEvaluations
 from hive.hosts.shape import shape_of, without_hosts
 from hive.printable import printable
-from hive.records import RunDirectory, open_log
-from hive.records.atomic import FILES
-from hive.records.documents import json_text
+from hive.records import RunDirectory
 from hive.runtime import Actor, Bytes, SlotOutlet, Subscription, endpoint
 from hive.runtime.memory.status import WAIT_IN
-from hive.runtime.process.user_code.code_of_run import CODE
-from hive.runtime.wire.arrays import Frame, Frames
+from hive.runtime.wire.arrays import Frames
 from hive.runtime.wire.links import SOCKETS, KeyPair, Links, ServerEnd
-from hive.runtime.wire.messages import Message, Tree, decode, encode, type_set
+from hive.runtime.wire.messages import Message, Tree, decode, encode
 from hive.training import Blueprint
 from hive.training.evaluate.evaluator_actor import EvaluatingActor
 from hive.training.messages import Evaluation, EvaluationDue, RolloutReady, Weights
@@ -68,29 +64,13 @@ from hive.training.schedule import LATEST
 
 LOOK_S = 0.1  # interval between two looks at the clock: short beside any sensible hosts.silence_s
 FRESH_S = 2.0  # a host that was heard within this time is alive, so another one cannot take its place
-LEVEL_NAMES = {"DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERROR": logging.ERROR}
 LOOPBACK = "127.0.0.1"
 GOODBYE_S = 1.5  # wait for the confirmation of an EndPart; a host that is away gives none
 ANSWER_S = 2.5  # deadline of an answer of the agent
-CODE_SHOWN = 1000  # maximum number of modules of a host that are compared
-TEXT_SHOWN = 300  # maximum characters of a text of a host in an event
-
-
-@dataclass
-class _Incoming:
-    """The rollouts of one collector: those that have arrived and wait, and the first that the head lacks."""
-
-    lacks: int
-    queue: deque[Frame] = field(default_factory=deque)
-    wanted: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def following(self) -> int:
-        return self.lacks + len(self.queue)
 
 
 class HostLink:
-    """What the actors of the process share: the connection to the host, and the rollouts that have arrived.
+    """What the actors of the process share: the connection to the host, and what travels on it.
 
     collectors, evaluators: those that run on the host. links: makes the end of the link.
     """
@@ -110,14 +90,13 @@ class HostLink:
         self.links = links
         self.blueprint = blueprint
         self.config: Config = blueprint.config
-        self.rollout_layout = blueprint.rollout_layout
         self.collectors = collectors
         self.evaluators = evaluators
-        self.evaluating: dict[int, tuple[Evaluate, Frames, asyncio.Future[Evaluation]]] = {}  # by evaluator
         self.ending: set[bytes] | None = None  # connections that have not confirmed the EndPart; None before it
-        self.unsent: set[int] = set()  # evaluators whose request this connection does not have
         self.directory = directory
-        self.incoming: dict[int, _Incoming] = {}
+        self.rollouts: ArrivingRollouts = ArrivingRollouts(blueprint.rollout_layout, self._send_line)
+        self.requests: RequestedEvaluations = RequestedEvaluations(self._send_line)
+        self.reports: HostReports = HostReports(name, directory)
         self.server: ServerEnd | None = None
         self.address = ""  # at which the host reaches this process
         self.keys: HeadKeys | None = None
@@ -126,6 +105,7 @@ class HostLink:
         self.incarnation = 0
         self.heard_s = 0.0  # time of the last message
         self.lost = ""  # why the host is lost
+        self.fault: Exception | None = None  # the first that was no fault of a message
         self.holds = -1  # newest version of the policy that the host has
         self.sent = -1  # newest version that was sent on this connection
         self.unheld: deque[int] = deque()  # versions that are on their way
@@ -136,8 +116,6 @@ class HostLink:
         self.attached = asyncio.Event()
         self.changed = asyncio.Event()  # a Holds, a new connection, or the loss of the host
         self.note: Callable[..., None] = lambda kind, text, **fields: None
-        self.code: object = None  # what its collectors have imported
-        self.logs: dict[str, logging.Logger] = {}
         self.numbers = itertools.count(1)
         self.asked: dict[int, asyncio.Future[ActorReply]] = {}
 
@@ -174,7 +152,7 @@ class HostLink:
     def _listen(self, keys: HeadKeys, address: str) -> None:
         hosts, self.keys = self.config.hosts, keys
         self.incarnation = 1 + int(1e9 * self.clock.wall())  # grows over restarts and resumed runs
-        largest = max(self.blueprint.state.bytes, self.rollout_layout.bytes)
+        largest = max(self.blueprint.state.bytes, self.blueprint.rollout_layout.bytes)
         limit = 2 * largest + (1 << 20)
         self.server = self.links.server(self.keys.own, self.keys.host_public, limit, hosts.silence_s)
         self.server.report = lambda text: self.note("refused", text)
@@ -212,10 +190,13 @@ class HostLink:
             return False
         return self.server.send(client, [*encode(message), *frames], stable=stable)
 
+    def _send_line(self, message: Message, *frames: Any) -> bool:
+        return self._send(self.line, message, *frames)
+
     # --- messages
 
     def received(self, client: bytes, frames: Frames) -> None:
-        """Handle a message of the host. An invalid one is counted, logged and dropped."""
+        """Handle a message of the host. An invalid one is counted, logged and dropped; `check` raises other errors."""
         try:
             message = decode(frames[:1], TO_HEAD)
             if isinstance(message, Join):
@@ -227,10 +208,19 @@ class HostLink:
                 if isinstance(message, HostStatus):
                     self.agent = client  # its connection may be a new one
                 HANDLERS[type(message)](self, client, message, frames[1:])
-        except (WireError, IndexError, ValueError) as error:
+        except WireError as error:
             self.bad += 1
             if self.bad.bit_count() == 1:  # 1, 2, 4, 8, ...: a flood takes a few lines
                 self.note("bad message", f"dropped a bad message of host {self.name} ({self.bad} so far): {error}")
+        except Exception as error:  # a fault of hive, not of the message: the loop, which calls this, would only log it
+            self.fault = self.fault or error
+
+    def check(self) -> None:
+        """Raise HostLost if the host is lost, or what has failed while a message was handled."""
+        if self.fault is not None:
+            raise self.fault
+        if self.lost:
+            raise HostLost(f"host {self.name} is lost: {self.lost}")
 
     def _refuse_late(self, client: bytes, message: Message) -> None:
         self.late += 1
@@ -266,7 +256,7 @@ class HostLink:
         return {
             "collectors": [self.collectors.start, len(self.collectors)],
             "evaluators": [self.evaluators.start, len(self.evaluators)],
-            "first": [self.incoming[number].lacks for number in self.collectors],
+            "first": [self.rollouts.incoming[number].lacks for number in self.collectors],
             "resume": {"update": resume.update, "state": resume.state, "replay": resume.has_replay} if resume else {},
             "environment": to_plain(environment) if may_need(environment.observation) else None,
         }
@@ -279,53 +269,21 @@ class HostLink:
             self.lose("its environment or hive differs from the head's, so its rollouts do not fit")
             return
         self._begin(client)
-        for collector, incoming in self.incoming.items():
-            self._send(client, Taken(collector, incoming.lacks))
+        self.rollouts.acknowledge()
 
     def _begin(self, client: bytes) -> None:
         """The link process has a new connection: what was on its way may be lost."""
         self.line, self.sent = client, -1
         self.unheld.clear()
-        self.unsent = {*self.evaluating}
-        self._send_requests()
+        self.requests.send_again()
         self.attached.set()
         self.changed.set()
-
-    def _rollout(self, client: bytes, message: RolloutSent, frames: Frames) -> None:
-        incoming = self.incoming.get(message.collector)
-        if incoming is None:
-            raise WireError(f"a rollout of collector {message.collector}, which is not on this host")
-        if len(frames) != 1 or not self._fits(frames[0]):
-            raise WireError(f"rollout {message.sequence} does not have the bytes that its layout and its header demand")
-        if message.sequence == incoming.following:
-            incoming.queue.append(frames[0])
-            incoming.wanted.set()
-        elif message.sequence > incoming.following:
-            raise WireError(
-                f"rollout {message.sequence} of collector {message.collector}: {incoming.following} is next"
-            )
-
-    def _fits(self, frame: Frame) -> bool:
-        """Return whether these are the bytes in use of a rollout, which end with its last final observation."""
-        layout, block = self.rollout_layout, np.frombuffer(frame, np.uint8)
-        if not layout.dense_bytes <= len(block) <= layout.bytes:
-            return False
-        arrays = layout.views(block)
-        return layout.bytes_in_use(arrays) == len(block) and check_finals(arrays)
 
     def _holds(self, client: bytes, message: Holds, frames: Frames) -> None:
         self.holds = max(self.holds, message.version)
         while self.unheld and self.unheld[0] <= self.holds:
             self.unheld.popleft()
         self.changed.set()
-
-    def _evaluated(self, client: bytes, message: Evaluated, frames: Frames) -> None:
-        if message.evaluator in self.evaluating:
-            request, _, result = self.evaluating[message.evaluator]
-            if request.turn == message.turn and not result.done() and not frames:
-                result.set_exception(VersionGone("its evaluator was killed"))
-            elif request.turn == message.turn and not result.done():
-                result.set_result(cast(Evaluation, decode(frames[:1], EVALUATIONS)))
 
     def _ping(self, client: bytes, message: Ping, frames: Frames) -> None:
         self.round_trip_s, self.waiting = message.round_trip_ns / 1e9, message.waiting
@@ -334,37 +292,13 @@ class HostLink:
             return  # its Attach has yet to come
         if client != self.line:  # the last message of an older connection came after the Attach of this one
             self._begin(client)
-        self._send_requests()
-        for collector, incoming in self.incoming.items():
-            self._send(client, Taken(collector, incoming.lacks))
+        self.requests.send()
+        self.rollouts.acknowledge()
 
     def _status(self, client: bytes, message: HostStatus, frames: Frames) -> None:
         self.agent = client  # the Join of a new connection may be lost
         self._send(client, Pong(0))  # the head is alive
-        if message.status:
-            self._note_code(message.status.get("code"))
-            path = hosts_folder(RunDirectory(self.directory)) / f"{self.name}.json"
-            with contextlib.suppress(OSError):  # a full disk: views then show what the head knows
-                FILES.write(path.with_suffix(".new"), json_text(message.status).encode())
-                path.with_suffix(".new").replace(path)
-
-    def _note_code(self, code: object) -> None:
-        """Say once what the collectors of the host were imported from, for the supervisor to compare."""
-        if not isinstance(code, dict) or not code or code == self.code:
-            return
-        self.code = code
-        told = [(printable(str(name), TEXT_SHOWN), printable(str(value), TEXT_SHOWN)) for name, value in code.items()]
-        self.note(CODE, f"{self.name} has {', '.join(map(' '.join, told[:CODE_SHOWN]))}", code=dict(told[:CODE_SHOWN]))
-
-    def _log(self, client: bytes, message: HostLog, frames: Frames) -> None:
-        actor = printable(message.actor, TEXT_SHOWN)
-        if "/" in actor or actor.startswith("."):
-            raise WireError(f"a log called {actor}")
-        log = self.logs.get(actor)
-        if log is None:
-            log = self.logs[actor] = open_log(RunDirectory(self.directory).log_file(actor), actor)
-        level, _, text = message.text.partition(" ")
-        log.log(LEVEL_NAMES.get(level, logging.INFO), "%s", text)
+        self.reports.status(message)
 
     def _ended(self, client: bytes, message: HostEnded, frames: Frames) -> None:
         if self.ending is not None:
@@ -397,44 +331,6 @@ class HostLink:
             raise UsageError(printable(answer.error, TEXT_SHOWN))
         return answer
 
-    async def rollout(self, collector: int) -> Frame:
-        """Return the bytes of the next rollout of a collector; waits until it has arrived."""
-        incoming = self.incoming[collector]
-        while not incoming.queue:
-            incoming.wanted.clear()
-            await incoming.wanted.wait()
-        return incoming.queue[0]
-
-    def taken(self, collector: int) -> None:
-        """The rollout that `rollout` has returned is committed."""
-        incoming = self.incoming[collector]
-        incoming.queue.popleft()
-        incoming.lacks += 1
-        self._send(self.line, Taken(collector, incoming.lacks))
-
-    async def evaluate(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
-        """Have the host evaluate weights; waits for the result, also while the host is away.
-
-        Raises VersionGone if it was lost with its evaluator.
-        """
-        request, parts = Evaluate(due.evaluator, due.turn), [*encode(due), weights.tobytes()]
-        result: asyncio.Future[Evaluation] = asyncio.get_running_loop().create_future()
-        self.evaluating[due.evaluator] = request, parts, result
-        self.unsent.add(due.evaluator)
-        self._send_requests()
-        try:
-            return await result
-        finally:
-            del self.evaluating[due.evaluator]
-            self.unsent.discard(due.evaluator)
-
-    def _send_requests(self) -> None:
-        """Send the requests that this connection does not have, as far as there is room."""
-        for evaluator in sorted(self.unsent):
-            request, parts, _ = self.evaluating[evaluator]
-            if self._send(self.line, request, *parts):
-                self.unsent.discard(evaluator)
-
     def send_policy(self, version: int, block: np.ndarray[Any, Any]) -> bool:
         """Send a version of the policy, which is copied. Returns False without a connection, or if its queue is full.
 
@@ -448,15 +344,14 @@ class HostLink:
         return True
 
 
-EVALUATIONS = type_set([Evaluation])
 HANDLERS: Mapping[type[Message], Callable[[HostLink, bytes, Any, Frames], None]] = {
     Attach: HostLink._attach,
-    RolloutSent: HostLink._rollout,
+    RolloutSent: lambda link, client, message, frames: link.rollouts.arrived(message, frames),
     Holds: HostLink._holds,
-    Evaluated: HostLink._evaluated,
+    Evaluated: lambda link, client, message, frames: link.requests.evaluated(message, frames),
     Ping: HostLink._ping,
     HostStatus: HostLink._status,
-    HostLog: HostLink._log,
+    HostLog: lambda link, client, message, frames: link.reports.log(message),
     HostEnded: HostLink._ended,
     ActorReply: HostLink._answer,
 }
@@ -477,7 +372,7 @@ class HostActor(Actor):
     def __init__(self, link: HostLink) -> None:
         self.link = link
         self.draining = False  # whether the run ends; else an exit of this process is a failure of one of its actors
-        link.note = self.note
+        link.note = link.reports.note = self.note
         link.clock = self.clock
         self.schedule = schedule_of(link.blueprint)
         self.in_order = self.schedule.collection.behaviour_version(0) != LATEST
@@ -529,7 +424,7 @@ class HostActor(Actor):
             sending.cancel()
 
     async def _watch(self) -> None:
-        """Raise HostLost when the host is silent, or its part has ended."""
+        """Raise HostLost when the host is silent, or its part has ended; and what has failed in the link."""
         link, limit_s = self.link, self.link.config.hosts.silence_s
         while True:
             await asyncio.sleep(LOOK_S)
@@ -537,8 +432,7 @@ class HostActor(Actor):
             silent_s = link.now_s() - link.heard_s
             if link.agent is not None and silent_s > limit_s:
                 link.lose(f"it has been silent for {silent_s:.0f} s")
-            if link.lost:
-                raise HostLost(f"host {link.name} is lost: {link.lost}")
+            link.check()
 
     def _count(self) -> None:
         link, server = self.link, self.link.server
@@ -587,7 +481,7 @@ class HostActor(Actor):
 
     def _oldest_needed(self) -> int:
         """Return the oldest version that a rollout is made with which the head lacks."""
-        lacking = [incoming.lacks for incoming in self.link.incoming.values()]
+        lacking = [incoming.lacks for incoming in self.link.rollouts.incoming.values()]
         return min(self.schedule.collection.behaviour_version(number) for number in lacking)
 
     async def teardown(self) -> None:
@@ -614,17 +508,17 @@ class RemoteCollector(Actor):
         self.steps = self.status.counter("env_steps")
 
     async def setup(self) -> None:
-        self.link.incoming[self.index] = _Incoming(self.rollouts.produced)
+        self.link.rollouts.incoming[self.index] = Incoming(self.rollouts.produced)
 
     async def run(self) -> None:
         while True:
             self.status.enter(self.waiting)
-            frame = await self.link.rollout(self.index)
+            frame = await self.link.rollouts.first(self.index)
             slot = await self.rollouts.reserve()
             slot.block[: len(frame)] = np.frombuffer(frame, np.uint8)
             self.status.add(self.steps, steps_in(slot.arrays))
             self.rollouts.commit(slot)
-            self.link.taken(self.index)
+            self.link.rollouts.taken(self.index)
 
 
 class RemoteEvaluator(EvaluatingActor):
@@ -636,4 +530,4 @@ class RemoteEvaluator(EvaluatingActor):
 
     async def _play(self, due: EvaluationDue, weights: Sequence[Bytes]) -> list[Evaluation]:
         with self.status(f"wait {self.link.name}"[:23], WAIT_IN):
-            return [await self.link.evaluate(due, weights[0])]
+            return [await self.link.requests.evaluate(due, weights[0])]

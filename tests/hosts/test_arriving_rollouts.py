@@ -12,8 +12,11 @@ import pytest
 from hive.config import load_config
 from hive.errors import WireError
 from hive.experience import FINALS, LENGTH, rollout_layout
-from hive.hosts.head import HostLink, _Incoming
+from hive.hosts.arriving_rollouts import ArrivingRollouts, Incoming
+from hive.hosts.head import HostLink
 from hive.hosts.messages import RolloutSent
+from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.messages import encode
 
 STEPS, ENVS = 4, 2
 LAYOUT = rollout_layout(STEPS, ENVS, ((3,), "float32"), ((), "int64"), 1)
@@ -25,7 +28,7 @@ def link(tmp_path: Path) -> HostLink:
     config = load_config("run.toml", text=text)
     blueprint: Any = SimpleNamespace(config=config, state=SimpleNamespace(bytes=8), rollout_layout=LAYOUT)
     made = HostLink("left", blueprint, range(1), range(0), tmp_path)
-    made.incoming[0] = _Incoming(0)
+    made.rollouts.incoming[0] = Incoming(0)
     return made
 
 
@@ -43,8 +46,8 @@ def rollout(finals: int, length: int = STEPS, counted: int | None = None) -> byt
 @pytest.mark.parametrize("finals", [0, 1, STEPS * ENVS])
 def test_a_rollout_ends_with_its_last_final_observation(tmp_path: Path, finals: int) -> None:
     head = link(tmp_path)
-    head._rollout(b"", RolloutSent(0, 0, 0), [rollout(finals)])
-    assert [len(frame) for frame in head.incoming[0].queue] == [LAYOUT.dense_bytes + finals * ROW]
+    head.rollouts.arrived(RolloutSent(0, 0, 0), [rollout(finals)])
+    assert [len(frame) for frame in head.rollouts.incoming[0].queue] == [LAYOUT.dense_bytes + finals * ROW]
 
 
 @pytest.mark.parametrize(
@@ -67,5 +70,21 @@ def test_a_rollout_ends_with_its_last_final_observation(tmp_path: Path, finals: 
 def test_other_bytes_are_refused(tmp_path: Path, frame: bytes) -> None:
     head = link(tmp_path)
     with pytest.raises(WireError, match="rollout 0 does not have the bytes"):
-        head._rollout(b"", RolloutSent(0, 0, 0), [frame])
-    assert not head.incoming[0].queue
+        head.rollouts.arrived(RolloutSent(0, 0, 0), [frame])
+    assert not head.rollouts.incoming[0].queue
+
+
+@pytest.mark.parametrize("error", [IndexError("of hive"), ValueError("of hive"), OSError("of hive")])
+def test_a_fault_of_hive_is_no_bad_message_and_is_raised(tmp_path: Path, error: Exception) -> None:
+    class Broken(ArrivingRollouts):
+        def arrived(self, message: RolloutSent, frames: Frames) -> None:
+            raise error
+
+    head = link(tmp_path)
+    head.received(b"", [*encode(RolloutSent(0, 0, 5)), b""])  # of collector 5, which is not on this host
+    assert (head.bad, head.fault) == (1, None)
+    head.rollouts = Broken(LAYOUT, lambda message: True)
+    head.received(b"", [*encode(RolloutSent(0, 0, 0)), rollout(0)])
+    assert head.bad == 1
+    with pytest.raises(type(error), match="of hive"):
+        head.check()

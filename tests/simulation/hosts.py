@@ -37,17 +37,20 @@ from hive.config import Config, load_config
 from hive.errors import HiveError, HostLost, VersionGone
 from hive.experience import SEQUENCE, SOURCE, VERSION
 from hive.hosts.agent import STOP_S, Agent, facts_of
+from hive.hosts.arriving_rollouts import ArrivingRollouts
 from hive.hosts.files import HostFacts, JoinFile
 from hive.hosts.head import HostLink
 from hive.hosts.host import RunLink
 from hive.hosts.messages import RUN_ENDED, TO_HEAD, Accepted, ActorQuery, ActorReply, Join
 from hive.hosts.part import part_of
+from hive.hosts.requested_evaluations import RequestedEvaluations
 from hive.records import RunDirectory
 from hive.runtime import Bytes, Inlet, Slot, Topology
 from hive.runtime.memory.segments import Arrays
 from hive.runtime.supervise.membership import Settings
 from hive.runtime.supervise.supervisor import Supervisor
 from hive.runtime.wire.arrays import Frames
+from hive.runtime.wire.links import Links
 from hive.runtime.wire.messages import decode
 from hive.schemes.trainer import assemble
 from hive.training.evaluate.evaluator import Played
@@ -324,6 +327,13 @@ class _HostLink(HostLink):
 
     records: Records
 
+    def __init__(self, link: HostLink, links: Links, records: Records) -> None:
+        super().__init__(link.name, link.blueprint, link.collectors, link.evaluators, link.directory, links)
+        self.records = records
+        self.rollouts = _ArrivingRollouts(self.rollouts.layout, self.rollouts.send)
+        self.requests = _RequestedEvaluations(self._send_line)
+        self.rollouts.link = self.requests.link = self
+
     def received(self, client: bytes, frames: Frames) -> None:
         message = decode(frames[:1], TO_HEAD)
         old = not isinstance(message, Join) and message.incarnation != self.incarnation  # type: ignore[attr-defined]
@@ -337,27 +347,35 @@ class _HostLink(HostLink):
             self.records.fail(f"a {type(message).__name__} of an earlier incarnation of host {self.name} had an effect")
 
     def _state(self) -> tuple[Any, ...]:
-        waiting = [(number, each.lacks, len(each.queue)) for number, each in self.incoming.items()]
+        waiting = [(number, each.lacks, len(each.queue)) for number, each in self.rollouts.incoming.items()]
         return self.late, waiting, self.holds, self.line, self.agent
 
+
+class _ArrivingRollouts(ArrivingRollouts):
+    link: _HostLink
+
     def taken(self, collector: int) -> None:
-        made = self.blueprint.rollout_layout.views(np.frombuffer(self.incoming[collector].queue[0], np.uint8))
-        if made["observations"][0] != self.records.joined.get((self.name, self.incarnation), -1):
-            self.records.fail(f"a rollout of an earlier incarnation of host {self.name} was committed")
+        made = self.layout.views(np.frombuffer(self.incoming[collector].queue[0], np.uint8))
+        if made["observations"][0] != self.link.records.joined.get((self.link.name, self.link.incarnation), -1):
+            self.link.records.fail(f"a rollout of an earlier incarnation of host {self.link.name} was committed")
         super().taken(collector)
+
+
+class _RequestedEvaluations(RequestedEvaluations):
+    link: _HostLink
 
     async def evaluate(self, due: EvaluationDue, weights: Bytes) -> Evaluation:
         key, expected = (due.evaluator, due.turn), float(weights[:4].view(np.float32)[0])
-        begun_s = self.now_s()
-        self.records.requests[key] = begun_s, math.inf
+        begun_s = self.link.now_s()
+        self.link.records.requests[key] = begun_s, math.inf
         try:
             made = await super().evaluate(due, weights)
         except VersionGone:  # the host has lost it
-            self.records.requests[key] = begun_s, self.now_s()
+            self.link.records.requests[key] = begun_s, self.link.now_s()
             raise
-        self.records.requests[key] = begun_s, self.now_s()
+        self.link.records.requests[key] = begun_s, self.link.now_s()
         if (made.turn, made.deviation) != (due.turn, expected):
-            self.records.fail(f"the evaluation of turn {due.turn} is that of other weights")
+            self.link.records.fail(f"the evaluation of turn {due.turn} is that of other weights")
         return made
 
 
@@ -556,8 +574,7 @@ class _Hosts:
         """Return the link of a new process of the head."""
         if not isinstance(value, HostLink):
             return value
-        link = _HostLink(value.name, value.blueprint, value.collectors, value.evaluators, value.directory, self.links)
-        link.records = self.records
+        link = _HostLink(value, self.links, self.records)
         for key, (_, answered_s) in [*self.records.requests.items()]:
             if key[0] in value.evaluators and answered_s == math.inf:  # lost with the process before
                 del self.records.requests[key]
