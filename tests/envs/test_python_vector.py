@@ -16,6 +16,7 @@ from gymnasium.wrappers import TimeLimit
 
 from hive.envs.make import make_environment
 from hive.envs.recipe import Recipe
+from hive.envs.spaces.masked_space import MaskedSpace
 from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.resetting import report_resets
@@ -359,6 +360,34 @@ def test_a_last_observation_with_nan_is_named_too() -> None:
     environment.ends = (0, 2)
     with pytest.raises(EnvironmentFailed, match=r"an observation with nan in it \(env 0, step 2 "):
         stepped(*started([environment, Counting()]), 2)
+
+
+class Closing(Counting):
+    """Two doors and a number, the last of which is `last` in each episode."""
+
+    observation_space = MaskedSpace(
+        {"seen": spaces.Box(-9, 9, (1,), np.float64), "doors": spaces.MultiBinary(2)}, ("doors",), (2,)
+    )
+
+    def __init__(self, last: Any, **ends: int) -> None:
+        super().__init__(**ends)
+        self.last = last
+
+    def observation(self) -> Any:
+        return self.last if self.at in self.ends and self.at else {"seen": [self.at], "doors": [1, 0]}
+
+
+@pytest.mark.parametrize("episodes", [1, 2])
+@pytest.mark.parametrize("last", [{"seen": [3.0], "doors": [0, 0]}, {"seen": [np.nan], "doors": [1, 0]}, None])
+def test_a_last_observation_that_no_action_follows_may_be_anything(last: Any, episodes: int) -> None:
+    """An environment that has played its episodes rests on it, while others go on."""
+    vector, row = started([Closing(last, terminates=3), Closing(last, terminates=5)])
+    vector.play(np.full(2, episodes))
+    rows = stepped(vector, row, 5 * episodes)
+    assert rows["valid"].sum(0).tolist() == [3 * episodes, 5 * episodes]
+    assert rows["episode_lengths"].sum(0).tolist() == [3 * episodes, 5 * episodes]
+    assert vector.observation.mask is not None
+    assert vector.observation.mask.view(rows["observations"]).any(-1).all()
 
 
 def test_closing_closes_each() -> None:

@@ -521,6 +521,14 @@ class Rooms(Small):
         return float(self.right)
 
 
+class Shut(Rooms):
+    """Closes all rooms at the end of an episode."""
+
+    def observation(self) -> Any:
+        seen = super().observation()
+        return seen | {"action_mask": self.open * (not self.terminated())}
+
+
 class Lottery(Small):
     """Rewards a global random number, from the third step of an episode on."""
 

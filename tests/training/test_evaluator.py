@@ -118,6 +118,14 @@ def test_an_environment_that_has_played_its_episodes_is_left_alone(processes: st
         evaluator.close()
 
 
+def test_the_end_of_an_episode_may_allow_no_action() -> None:
+    blueprint = blueprint_of("Shut", env__options="{terminates = 3}", env__action_mask='"action_mask"')
+    evaluator = Evaluator.of_run(blueprint)
+    evaluator.bind(weights_of(blueprint))
+    assert evaluator.evaluate(due(1)).mean_length == 3.0
+    evaluator.close()
+
+
 @pytest.mark.parametrize(("episodes", "shares"), [(3, [1, 1, 1]), (5, [2, 2, 1]), (7, [3, 2, 2])])
 def test_remaining_episodes_go_to_the_first_environments(episodes: int, shares: list[int]) -> None:
     lengths = [1, 10, 100]  # the sum determines how many episodes of each length there were

@@ -92,9 +92,16 @@ class Checks:
 
     def final(self, index: int, observation: Any, finals: FinalObservations) -> int:
         """Add the last observation of environment `index` to `finals`; return its index there."""
-        mask = self._spec.mask
-        self._observation(index, observation if mask is None else mask.closing(observation))
+        self._observation(index, self._closed(observation))
         return finals.add(self._one[0])
+
+    def resting(self, observation: Any, other: Any) -> Any:
+        """Return what no valid row sees, the last observation of an episode; `other` where it cannot be stored."""
+        closed = self._closed(observation)
+        return closed if store(self._spec, [closed], self._one) else other
+
+    def _closed(self, observation: Any) -> Any:
+        return observation if self._spec.mask is None else self._spec.mask.closing(observation)
 
     def rewards(self, rewards: Sequence[Any] | NDArray[Any], out: NDArray[np.float32]) -> None:
         """Write B rewards into `out` [B] float32. Raises EnvironmentFailed."""

@@ -33,7 +33,7 @@ from hive.envs.vectors.episodes import Episodes
 from hive.envs.vectors.infos import Infos
 from hive.envs.vectors.resetting import Resets
 from hive.envs.vectors.rows import StepRow
-from hive.envs.vectors.shared_buffers import SharedBuffers
+from hive.envs.vectors.shared_buffers import SharedBuffers, copied
 from hive.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class PythonVector:
         self._limit = limit = _time_limit(environments)  # of steps, where it is bypassed; 0: it is not
         self._sets_limit = False
         self._last: Sequence[Any] = ()  # [B]: what each has returned for its next action
+        self._first: Sequence[Any] = ()  # [B]: what each has returned for the first one
         self._steps = [self._step_of(index) for index in range(self.count)]
         observations, actions = spaces_of(id, environments[0])
         self.observation, self.action = observation_spec(id, observations), action_spec(id, actions)
@@ -104,6 +105,7 @@ class PythonVector:
         if self._buffers is None and self.count > 1:
             self._buffers = SharedBuffers()
         self._last = [self._reset_one(index, int(seed)) for index, seed in enumerate(seeds)]
+        self._first = [copied(observation) for observation in self._last]
         self._checks.observations(self._last, observations)
 
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
@@ -162,7 +164,9 @@ class PythonVector:
         for index in ended:
             if row.truncated[index]:
                 row.final_index[index] = self._checks.final(index, observations[index], row.finals)
-            if index not in resting:
+            if index in resting:
+                following[index] = self._checks.resting(observations[index], self._first[index])
+            else:
                 following[index] = self._reset_one(index, None)
         return following
 
