@@ -437,12 +437,26 @@ def test_both_flags_are_a_termination() -> None:
     assert (row.terminated.tolist(), row.truncated.tolist()) == ([1, 1], [0, 0])
 
 
-def test_what_keeps_the_dead_among_its_agents() -> None:
-    class Keeps(Meeting):
+@pytest.mark.parametrize(
+    ("place", "last"),
+    [
+        ("info", np.zeros(3)),  # without a mask after the step of the end
+        ("info", np.full(3, np.nan)),
+        ("info", None),
+        ("observation", {"observation": np.zeros(3), "action_mask": [0, 0, 0]}),
+        ("observation", {"observation": np.zeros(3), "action_mask": [1, 1, 1]}),
+        ("observation", None),
+    ],
+)
+def test_what_keeps_the_dead_among_its_agents(place: str, last: Any) -> None:
+    class Keeps(Masked):
+        def observe(self, agent: str) -> Any:
+            return last if agent in self.over else super().observe(agent)
+
         def step(self, actions: Mapping[str, Any]) -> Any:
             self.agents = [agent for agent in actions if agent not in self.over]
             results = super().step({agent: actions[agent] for agent in self.agents})
-            self.over |= {agent for place in (2, 3) for agent, ended in results[place].items() if ended}
+            self.over |= {agent for flags in results[2:4] for agent, ended in flags.items() if ended}
             self.agents = list(NAMES) if self.over < {*NAMES} else []
             zeros = dict.fromkeys(NAMES, 0.0)
             flags = {agent: agent in self.over for agent in NAMES}
@@ -454,7 +468,9 @@ def test_what_keeps_the_dead_among_its_agents() -> None:
             return super().begin(seed)
 
     episode = Episode(NAMES, [Move("", {"b": 1.0}, terminates=["a"]), Move(""), Move("", {"b": 4.0}, terminates=["b"])])
-    seated = Seated([Keeps(NAMES, [episode])])
+    game = Keeps(place)
+    game.episodes = [episode]
+    seated = Seated([game], recipe=Recipe("games:Game", mask="info" if place == "info" else None))
     rows = [[seated.step()[0].valid.tolist(), seated.rows[0].terminated.tolist()] for _ in range(4)]
     assert rows == [[[1, 1], [1, 0]], [[0, 1], [0, 0]], [[0, 1], [0, 1]], [[1, 1], [1, 0]]]
 

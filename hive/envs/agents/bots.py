@@ -41,11 +41,12 @@ class Bot:
         if self._begin is not None:
             self._begin(seed)
 
-    def seen(self, observation: Any, info: Any, state: Callable[[], Any]) -> Any:
-        """Return what the program sees. state: returns that of the environment."""
+    def seen(self, observation: Any, info: Any, state: Callable[[], Any], *, ended: bool = False) -> Any:
+        """Return what the program sees. state: returns that of the environment. ended: whether its agent is dead."""
         if self.view is None:
             return observation
-        return self.view.seen(observation, info, state() if self.view.has_state else None)
+        see = self.view.seen_dead if ended else self.view.seen
+        return see(observation, info, state() if self.view.has_state else None)
 
     def act(self, observation: Any) -> Any:
         """Return the action for what `seen` returned. Raises EnvironmentFailed with what the program raised."""

@@ -23,6 +23,7 @@ from hive.envs.spaces.actions import ActionSpec, action_spec, choices_of
 from hive.envs.spaces.declared import checked_space
 from hive.envs.spaces.observation import BESIDE_MASK, INDEX_KEY, MASK_KEY, STATE_KEY, ObservationSpec, observation_spec
 from hive.envs.spaces.spec import AgentSpec, EnvironmentSpec
+from hive.envs.vectors.checks import store
 from hive.envs.vectors.resetting import begin
 from hive.envs.wrappers import ARGUMENTS, WrapperConfig, find_wrapper, parts_of
 from hive.errors import EnvironmentFailed
@@ -234,6 +235,12 @@ class AgentView:
                 )
             parts[MASK_KEY] = mask
         return self._closing(parts) if ended else parts
+
+    def seen_dead(self, observation: Any, info: Any, state: Any) -> Any:
+        """Return what an agent sees that has ended and whose action is ignored; `blank` for what cannot be stored."""
+        seen = self.seen(observation, info, state, ended=True)
+        stored = np.zeros((1, *self.observation.shape), self.observation.dtype)
+        return seen if store(self.observation, [seen], stored) else self.blank
 
     def _closing(self, observation: Any) -> Any:
         """Return the last observation of an episode, whose mask may be None or allow nothing."""

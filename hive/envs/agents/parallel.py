@@ -160,9 +160,10 @@ class _Table:
             raise self._checks.raised_by(error, "state", self.number) from error
 
     def _show(self, agents: Sequence[Any], observations: Mapping[Any, Any], infos: Any) -> None:
-        """Give observations to agents that act next."""
+        """Give observations to agents that act next. A dead one that the environment keeps may see anything."""
         state = self._state() if self._needs_state else None
         for agent in agents:
+            ended = agent in self._again and not self._revives
             observation = observations.get(agent, MISSING)
             if observation is MISSING:
                 raise self._waits(f"no observation of the live agent `{agent}`")
@@ -174,10 +175,11 @@ class _Table:
                     raise self._checks.wrong_agents(
                         f"the agent `{agent}`, which is not in its `possible_agents`", self.number
                     )
-                self._seen[agent] = bot.seen(observation, info, self._state)
+                self._seen[agent] = bot.seen(observation, info, self._state, ended=ended)
                 continue
             seat, column, view = player
-            seen, buffers = view.seen(observation, info, state), self._vector.buffers
+            see, buffers = view.seen_dead if ended else view.seen, self._vector.buffers
+            seen = see(observation, info, state)
             seat.observations[column] = seen if buffers is None else buffers.own(self.number, seen)
             seat.present[column] = True
 
