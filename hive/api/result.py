@@ -27,6 +27,7 @@ from hive.launch.select_run import named_run
 from hive.launch.starting import began, failed_start, raise_failure, run_quietly
 from hive.monitor.series import RETURN
 from hive.records import RunDirectory, Summary, policy_directory, read_jsonl
+from hive.records.jsonl import by_steps
 from hive.records.owner import descriptor_of, give_up
 from hive.session.given import GivenConfig
 
@@ -257,8 +258,8 @@ def _execute(
 
 
 def _columns(lines: Iterable[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
-    """Return an array of each value of the lines; where it is missing, it is NaN, or "" among texts."""
-    rows = [dict(_flat(line)) for line in lines]
+    """Return an array of each value of the lines by steps; where it is missing, it is NaN, or "" among texts."""
+    rows = [dict(_flat(line)) for line in sorted(lines, key=by_steps)]
     names = dict.fromkeys(name for row in rows for name in row)
     texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
     return {name: np.array([row.get(name, "" if name in texts else np.nan) for row in rows]) for name in names}

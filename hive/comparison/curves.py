@@ -1,9 +1,9 @@
 """Reads learning curves and final values from the directories of runs, whether they are live, ended or damaged.
 
 A curve is one metric over the three axes of metrics.jsonl. Invalid lines, and values that are not finite, are left out;
-a run without lines has no curves. Where the steps of a metric decrease (a run resumed from an earlier checkpoint), the
-points from there on replace the older ones. Unlike the curves of the monitor (hive.monitor.series), these have every
-point, because times to a threshold and final values are read from them.
+a run without lines has no curves. Points are sorted by steps, because several evaluators write out of order; of those
+with equal steps the newest counts. Unlike the curves of the monitor (hive.monitor.series), these have every point,
+because times to a threshold and final values are read from them.
 
 The last mean return of training episodes is that of `summary.json`, if there is one; a live run has its newest value.
 """
@@ -28,7 +28,7 @@ EVALUATION = "evaluation/mean_return"
 
 @dataclass(frozen=True)
 class MetricCurve:
-    """The points of one metric of one run, in the order of time. All arrays are [N], N >= 1."""
+    """The points of one metric of one run, in the order of steps. All arrays are [N], N >= 1."""
 
     steps: Doubles
     seconds: Doubles
@@ -96,10 +96,10 @@ def read_run(directory: RunDirectory, metrics: Sequence[str], policy: str | None
 
 
 def _curve(points: array[float]) -> MetricCurve:
-    """Make a curve without points that later ones replace."""
-    columns = np.array(points).reshape(-1, len(AXES) + 1).T.copy()
-    following = np.append(np.minimum.accumulate(columns[0, ::-1])[::-1][1:], np.inf)
-    return MetricCurve(*columns[:, columns[0] < following])
+    """Make a curve with one point, the newest, of those with equal steps."""
+    columns = np.array(points).reshape(-1, len(AXES) + 1).T
+    columns = columns[:, np.lexsort((columns[2], columns[0]))]  # by steps, then by updates, then in the order of lines
+    return MetricCurve(*columns[:, np.append(np.diff(columns[0]) > 0.0, True)])
 
 
 def _summary_point(directory: RunDirectory, policy: str | None) -> tuple[float, float, float, float] | None:

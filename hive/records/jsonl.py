@@ -123,6 +123,11 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     yield from (value for _, value in _raw_and_parsed(Tail(path)))
 
 
+def by_steps(line: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the key that sorts lines by steps, then by updates: several evaluators write out of order."""
+    return line.get("steps", 0), line.get("updates", 0)
+
+
 class Split(NamedTuple):
     """Where a file of lines was split: its first `start` bytes and then `kept` are kept, `rest` is not."""
 

@@ -15,7 +15,7 @@ from hive.config.values import toml_text
 from hive.errors import UsageError
 from hive.monitor.log_view import LEVELS, MergedLog
 from hive.records import RunDirectory, run_state
-from hive.records.jsonl import tail_jsonl
+from hive.records.jsonl import by_steps, tail_jsonl
 from hive.runtime.run.control import open_run
 from hive.web.positions import flat
 
@@ -76,7 +76,9 @@ def log(known: MergedLog, lock: threading.Lock, *, level: str, actor: str, searc
 def evaluations(directory: RunDirectory) -> dict[str, Any]:
     """Return the run's evaluations, newest last, and its videos."""
     return {
-        "evaluations": [flat(line) for line in tail_jsonl(directory.evaluations_file, MOST_EVALUATIONS)],
+        "evaluations": [
+            flat(line) for line in sorted(tail_jsonl(directory.evaluations_file, MOST_EVALUATIONS), key=by_steps)
+        ],
         "videos": [{"file": path.name, "kind": VIDEO_TYPES[path.suffix]} for path in _videos(directory)],
     }
 

@@ -336,6 +336,8 @@ def test_the_result_of_a_run_has_its_files_and_its_policy() -> None:
     metrics = result.metrics()
     assert (type(metrics), type(metrics["steps"]), metrics["steps"][-1]) == (dict, np.ndarray, result.env_steps)
     assert result.evaluations() == {}
+    (result.directory / "evaluations.jsonl").write_text('{"steps": 300, "turn": 3}\n{"steps": 200, "turn": 2}\n')
+    assert [*result.evaluations()["turn"]] == [2, 3], "evaluators write out of order"
     assert [*result.episodes()["episode"]] == [*range(1, result.episodes + 1)]
     (result.directory / "episodes.jsonl").unlink()
     with pytest.raises(RecordError, match="did not list its episodes"):

@@ -168,12 +168,12 @@ def test_empty_damaged_and_lost_runs(place: Place) -> None:
     assert any(note.startswith("the config of cartpole-4 cannot be read: ") for note in notes)
 
 
-def test_points_before_a_resume_from_an_earlier_checkpoint_are_replaced(place: Place) -> None:
-    run = run_of(place, "cartpole", 1, 50.0, 150.0, 160.0, ended=False)
-    with run.metrics_file.open("a") as file:
-        file.write(f"{line(150, return__mean_100=60.0)}\n{line(250, return__mean_100=120.0)}\n")
-    (group,) = compared(place, "cartpole")["groups"]
-    assert group["threshold"]["median_steps"] == 250.0
+def test_evaluations_written_out_of_order_are_sorted_and_of_equal_steps_the_newest_counts(place: Place) -> None:
+    run = run_of(place, "cartpole", 1, 50.0, ended=False)
+    values = ((100, 10.0), (300, 120.0), (200, 60.0), (100, 20.0))
+    run.metrics_file.write_text("".join(f"{line(at, evaluation__mean_return=value)}\n" for at, value in values))
+    (group,) = compared(place, "cartpole", "--threshold", "20")["groups"]
+    assert (group["runs"][0]["final"], group["threshold"]["median_steps"]) == (120.0, 100.0)
 
 
 @pytest.mark.parametrize(

@@ -137,13 +137,15 @@ def test_logs_are_filtered(web: Web) -> None:
 def test_evaluations_and_videos(web: Web) -> None:
     directory = web.run()
     assert web.ask("/api/evaluations?run=cartpole-1").data == {"evaluations": [], "videos": []}
-    directory.evaluations_file.write_text('{"t": 1.7e9, "steps": 100, "mean_return": 20.0}\ngarbage\n')
+    directory.evaluations_file.write_text(
+        '{"t": 1.7e9, "steps": 200, "mean_return": 20.0}\ngarbage\n{"steps": 100, "mean_return": 10.0}\n'
+    )
     directory.videos.mkdir()
     (directory.videos / "100.mp4").write_bytes(b"0123456789")
     (directory.videos / "notes.txt").write_text("no video")
     (directory.videos / "link.mp4").symlink_to(directory.summary_file)
     reply = web.ask("/api/evaluations?run=cartpole-1").data
-    assert [row["mean_return"] for row in reply["evaluations"]] == [20.0]
+    assert [row["mean_return"] for row in reply["evaluations"]] == [10.0, 20.0]
     assert reply["videos"] == [{"file": "100.mp4", "kind": "video/mp4"}]
     video = web.ask("/api/video?run=cartpole-1&file=100.mp4", range="bytes=2-4")
     assert (video.status, video.body, video.headers["content-type"]) == (206, b"234", "video/mp4")
