@@ -135,7 +135,7 @@ def _seeds(options: argparse.Namespace) -> list[int]:
         raise UsageError("--seed and --seeds exclude each other")
     from hive.cli.parts.seed_sweep import seeds_of
 
-    return list(dict.fromkeys(seeds_of(options.seeds)))  # a repeated seed would count its episodes twice
+    return seeds_of(options.seeds)
 
 
 def _check_video(options: argparse.Namespace, checkpoints: int) -> None:

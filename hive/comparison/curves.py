@@ -41,7 +41,7 @@ class MetricCurve:
         return places
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RunCurves:
     """The part of one run that a comparison needs.
 

@@ -53,7 +53,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Row:
-    """The results of one group: of its runs with values, `scored`, and the last value of each, `finals`."""
+    """The results of one group: of the runs that count, `scored`, and the last value of each, `finals`."""
 
     group: RunGroup
     scored: tuple[RunCurves, ...]
@@ -115,7 +115,7 @@ def _common_goal(groups: Sequence[RunGroup]) -> float | None:
 
 
 def _row(group: RunGroup, metric: str, threshold: float | None, lower_is_better: bool) -> Row:
-    scored = tuple(run for run in group.runs if metric in run.curves)
+    scored = group.counted(metric)
     curves = [run.curves[metric] for run in scored]
     finals = tuple(float(curve.values[-1]) for curve in curves)
     if not scored:
@@ -237,6 +237,8 @@ def _notes_on_runs(comparison: Comparison) -> Iterator[str]:
     for run in runs:
         if comparison.metric not in run.curves:
             yield f"{run.name} is left out: it has no values of {comparison.metric}"
+        elif run not in scored and run.config:
+            yield f"{run.name} is left out: another run has its config and its seed {run.config.run.seed}"
     yield from (f"the config of {run.name} cannot be read: {run.fault}" for run in runs if run.config is None)
     if live := [run.name for run in runs if run.state == "running"]:
         yield f"still running: {_listed(live)}"

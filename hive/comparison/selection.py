@@ -58,6 +58,17 @@ class RunGroup:
         """Key -> value of the first run with a config, without name and seed; None if no run has one."""
         return next((found for run in self.runs if (found := _values(run)) is not None), None)
 
+    def counted(self, metric: str) -> tuple[RunCurves, ...]:
+        """Return the runs with values of a metric; of those with the same config and seed, that with the most steps."""
+        longest: dict[Any, RunCurves] = {}
+        for run in self.runs:
+            if metric in run.curves:
+                key = (_config_key(run), run.config.run.seed) if run.config else str(run.directory.path)
+                known = longest.setdefault(key, run)
+                if run.curves[metric].steps[-1] > known.curves[metric].steps[-1]:
+                    longest[key] = run
+        return tuple(run for run in self.runs if run in longest.values())
+
 
 def select(texts: Sequence[str], runs: Sequence[RunDirectory], named: Callable[[str], RunDirectory]) -> list[Selected]:
     """Return the runs that texts select, each once, in the order of the texts.
@@ -93,11 +104,15 @@ def grouped(selected: Iterable[tuple[Selected, RunCurves]]) -> list[RunGroup]:
     """Return the groups of runs, in the order of their first runs; their labels differ."""
     groups: dict[Any, list[RunCurves]] = {}
     for one, run in selected:
-        values = _values(run)
-        config = None if values is None else tuple((key, repr(value)) for key, value in values.items())
-        groups.setdefault(one.label or (run.base_name, config), []).append(run)
+        groups.setdefault(one.label or (run.base_name, _config_key(run)), []).append(run)
     made = [RunGroup(key if isinstance(key, str) else key[0], tuple(runs)) for key, runs in groups.items()]
     return _distinct(made)
+
+
+def _config_key(run: RunCurves) -> tuple[tuple[str, str], ...] | None:
+    """Return what runs of one config have in common, whatever their names and seeds; None without a config."""
+    values = _values(run)
+    return None if values is None else tuple((key, repr(value)) for key, value in values.items())
 
 
 def _values(run: RunCurves) -> Mapping[str, Any] | None:

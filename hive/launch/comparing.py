@@ -90,7 +90,7 @@ def check_metric(groups: Sequence[RunGroup], metric: str | None) -> None:
 def lines_of(group: RunGroup, metric: str, axis: Axis, smooth: int = 1) -> list[SeedLine]:
     from hive.comparison.statistics import rolling_mean
 
-    curves = [run.curves[metric] for run in group.runs if metric in run.curves]
+    curves = [run.curves[metric] for run in group.counted(metric)]
     return [(curve.along(axis), rolling_mean(curve.values, smooth)) for curve in curves]
 
 

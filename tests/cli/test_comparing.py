@@ -140,6 +140,15 @@ def test_evaluations_are_compared_if_every_run_has_them(place: Place) -> None:
     assert compared(place, "cartpole")["metric"] == "return/mean_100"
 
 
+def test_a_seed_that_was_trained_twice_counts_once(place: Place) -> None:
+    run_of(place, "cartpole", 1, 50.0)
+    run_of(place, "cartpole", 1, 50.0, 60.0)
+    found = compared(place, "cartpole")
+    assert found["groups"][0]["iqm"] == {"value": 60.0, "low": None, "high": None}
+    assert "cartpole-1 is left out: another run has its config and its seed 1" in found["notes"]
+    assert any(note.startswith("a group with one run has no interval") for note in found["notes"])
+
+
 def test_groups_of_one_name_are_told_apart_by_their_keys(place: Place) -> None:
     run_of(place, "cartpole", 1, 50.0)
     run_of(place, "cartpole", 1, 60.0, rate=0.5)

@@ -44,7 +44,7 @@ ENDED = Summary(
 
 @pytest.mark.parametrize(
     ("text", "seeds"),
-    [("1..5", [1, 2, 3, 4, 5]), ("7", [7]), ("3,1,2", [3, 1, 2]), ("0..0", [0]), ("8..9", [8, 9])],
+    [("1..5", [1, 2, 3, 4, 5]), ("7", [7]), ("3,1,2", [3, 1, 2]), ("0..0", [0]), ("8..9", [8, 9]), ("1,2,2", [1, 2])],
 )
 def test_seeds(text: str, seeds: list[int]) -> None:
     assert seeds_of(text) == seeds

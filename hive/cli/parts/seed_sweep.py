@@ -38,12 +38,12 @@ POLL_S = 0.25  # interval between two looks at signals and statuses; the end of 
 
 
 def seeds_of(text: str) -> list[int]:
-    """Parse `1..5` or `1,2,7`. Raises UsageError for other texts and for more than MAX_SEEDS seeds."""
+    """Parse `1..5` or `1,2,7`, each seed once. Raises UsageError for other texts and for more than MAX_SEEDS seeds."""
     if match := re.fullmatch(r"(\d+)\.\.(\d+)", text):
         first, last = int(match[1]), int(match[2])
         seeds = list(range(first, last + 1)) if last - first < MAX_SEEDS else []
     elif re.fullmatch(r"\d+(,\d+)*", text):
-        seeds = [int(part) for part in text.split(",")]
+        seeds = list(dict.fromkeys(map(int, text.split(","))))  # a repeated seed would count twice
     else:
         seeds = []
     if not seeds or len(seeds) > MAX_SEEDS:
