@@ -96,8 +96,8 @@ def first_at_least(values: Doubles, threshold: float) -> int | None:
 
 
 def rolling_mean(values: Doubles, window: int) -> Doubles:
-    """Return the mean of each value [N] and of up to `window` - 1 values before it."""
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(ends - window, 0)
-    return np.asarray((total[ends] - total[starts]) / (ends - starts))
+    """Return the mean of each value [N], N >= 1, and of up to `window` - 1 values before it."""
+    window = min(window, len(values))
+    # Each window is summed by itself: differences of running sums would lose all values after a very large one.
+    whole = np.lib.stride_tricks.sliding_window_view(values, window).mean(axis=-1)
+    return np.concatenate([np.cumsum(values[: window - 1]) / np.arange(1, window), whole])

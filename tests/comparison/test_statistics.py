@@ -89,3 +89,6 @@ def test_a_threshold_is_reached_at_the_first_value_that_is_not_below_it() -> Non
 def test_a_rolling_mean_uses_only_past_values() -> None:
     np.testing.assert_allclose(rolling_mean(np.array([4.0, 2.0, 0.0, 6.0]), 2), [4.0, 3.0, 1.0, 3.0])
     np.testing.assert_allclose(rolling_mean(np.array([4.0, 2.0]), 9), [4.0, 3.0])
+    exploded = np.array([1e20, 1.0, 2.0, 3.0])
+    assert [*rolling_mean(exploded, 1)] == [*exploded]
+    assert [*rolling_mean(exploded, 2)[2:]] == [1.5, 2.5]
