@@ -28,12 +28,16 @@ EVALUATION = "evaluation/mean_return"
 
 @dataclass(frozen=True)
 class MetricCurve:
-    """The points of one metric of one run, in the order of steps. All arrays are [N], N >= 1."""
+    """The points of one metric of one run, in the order of steps. All arrays are [N], N >= 1.
+
+    not_finite_from: steps of the first line after the last point whose value is not finite; None if no line is.
+    """
 
     steps: Doubles
     seconds: Doubles
     updates: Doubles
     values: Doubles
+    not_finite_from: float | None = None
 
     def along(self, axis: Axis) -> Doubles:
         """Return the positions of the points on an axis."""
@@ -79,6 +83,7 @@ def read_run(directory: RunDirectory, metrics: Sequence[str], policy: str | None
     """
     folder = directory if policy is None else policy_directory(directory, policy)
     points = {metric: array("d") for metric in metrics}  # steps, seconds, updates and value of each in turn
+    nulls: dict[str, list[float]] = {metric: [] for metric in metrics}  # steps of values that are not finite
     names: set[str] = set()
     for line in read_jsonl(folder.metrics_file):
         if (at := place_of(line)) is None:
@@ -87,19 +92,23 @@ def read_run(directory: RunDirectory, metrics: Sequence[str], policy: str | None
         for metric, column in points.items():
             if is_json_number(value := line.get(metric)):
                 column.extend((*at.values(), float(value)))  # type: ignore[arg-type]
+            elif metric in line:
+                nulls[metric].append(at["steps"])
     if RETURN in points and (last := _summary_point(directory, policy)) is not None:
         names.add(RETURN)
         points[RETURN].extend(last)
-    curves = {metric: _curve(column) for metric, column in points.items() if column}
+    curves = {metric: _curve(column, nulls[metric]) for metric, column in points.items() if column}
     config, fault = _config(directory)
     return RunCurves(directory, run_state(directory), config, fault, curves, frozenset(names))
 
 
-def _curve(points: array[float]) -> MetricCurve:
+def _curve(points: array[float], nulls: Sequence[float]) -> MetricCurve:
     """Make a curve with one point, the newest, of those with equal steps."""
     columns = np.array(points).reshape(-1, len(AXES) + 1).T
     columns = columns[:, np.lexsort((columns[2], columns[0]))]  # by steps, then by updates, then in the order of lines
-    return MetricCurve(*columns[:, np.append(np.diff(columns[0]) > 0.0, True)])
+    after = min((steps for steps in nulls if steps > columns[0, -1]), default=None)
+    steps, seconds, updates, values = columns[:, np.append(np.diff(columns[0]) > 0.0, True)]
+    return MetricCurve(steps, seconds, updates, values, after)
 
 
 def _summary_point(directory: RunDirectory, policy: str | None) -> tuple[float, float, float, float] | None:

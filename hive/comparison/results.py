@@ -243,9 +243,11 @@ def _notes_on_runs(comparison: Comparison) -> Iterator[str]:
     if live := [run.name for run in runs if run.state == "running"]:
         yield f"still running: {_listed(live)}"
     for run in scored:
+        at = f"it counts with its value at step {_last_step(comparison, run):,.0f}"
         if run.state in ("failed", "lost"):
-            at = f"{_last_step(comparison, run):,.0f}"
-            yield f"{run.name} did not finish ({run.state}): it counts with its value at step {at}"
+            yield f"{run.name} did not finish ({run.state}): {at}"
+        if (since := run.curves[comparison.metric].not_finite_from) is not None:
+            yield f"{comparison.metric} of {run.name} is not finite from step {since:,.0f} on: {at}"
 
 
 def _notes_on_groups(comparison: Comparison) -> Iterator[str]:

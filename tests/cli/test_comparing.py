@@ -140,6 +140,16 @@ def test_evaluations_are_compared_if_every_run_has_them(place: Place) -> None:
     assert compared(place, "cartpole")["metric"] == "return/mean_100"
 
 
+def test_a_run_that_diverged_is_named(place: Place) -> None:
+    run = run_of(place, "cartpole", 1, 50.0, ended=False)
+    nulls = [line(steps, return__mean_100=None) for steps in (50, 300, 400)]
+    run.metrics_file.write_text("\n".join([nulls[0], line(100, return__mean_100=50.0), *nulls[1:], ""]))
+    run_of(place, "cartpole", 2, 60.0)
+    text = "return/mean_100 of cartpole-1 is not finite from step 300 on: it counts with its value at step 100"
+    notes = compared(place, "cartpole")["notes"]
+    assert [note for note in notes if "not finite" in note] == [text]
+
+
 def test_a_seed_that_was_trained_twice_counts_once(place: Place) -> None:
     run_of(place, "cartpole", 1, 50.0)
     run_of(place, "cartpole", 1, 50.0, 60.0)
