@@ -20,10 +20,8 @@ from hive.errors import UsageError
 from hive.launch.control import WaitReporter, connected, print_to_stderr
 from hive.launch.select_run import chosen_run, live_run, say_default
 from hive.paths import user_path
-from hive.records import (
-    RunDirectory,
-    run_state,
-)
+from hive.records import RunDirectory, policies_of, run_state
+from hive.records.directory import POLICIES
 from hive.records.jsonl import parse_line
 from hive.records.tail import Tail
 
@@ -52,12 +50,16 @@ def run_save(options: argparse.Namespace) -> int:
     if options.replay is not None:
         return _save_replay(options)
     directory, waits = live_run(options.run_name), WaitReporter()
-    print(_saved_now(directory, waits))
+    print(*_saved_now(directory, waits), sep="\n")
     return 0
 
 
-def _saved_now(directory: RunDirectory, waits: WaitReporter) -> str:
-    """Let a live run write a checkpoint and return its path. Raises UsageError if it cannot."""
+def _saved_now(directory: RunDirectory, waits: WaitReporter) -> list[str]:
+    """Let a live run write a checkpoint of each policy and return their paths, the first policy's first.
+
+    Raises UsageError if it cannot.
+    """
+    policies, paths = max(1, len(policies_of(directory))), list[str]()
     event_log = Tail(directory.events_file, 0)
     event_log.skip()
     with connected(directory) as client:
@@ -65,10 +67,14 @@ def _saved_now(directory: RunDirectory, waits: WaitReporter) -> str:
     while True:
         alive = run_state(directory) == "running"  # must be read before the events, or the last events could be missed
         for event in filter(None, map(parse_line, event_log.lines())):
+            if event.get("by_hand") is False or event.get("method", "save") != "save":
+                continue  # a checkpoint that was due then, or another request
             if event.get("kind") == "saved":
-                return str(event.get("path", ""))
+                paths.append(str(event.get("path", "")))
             if event.get("kind") in ("not saved", "not done"):
                 raise UsageError(f"{directory.name} was not saved: {event.get('text')}")
+        if len(paths) >= policies:
+            return sorted(paths, key=lambda path: f"/{POLICIES}/" in path.removeprefix(str(directory.path)))
         if not alive:
             raise UsageError(f"{directory.name} ended before it was saved")
         waits.wait(lambda: "the recorder")
@@ -85,7 +91,7 @@ def _save_replay(options: argparse.Namespace) -> int:
         raise UsageError(
             f"{run.name} has no replay memory", hint="`hive record ENV --policy RUN -o FILE` plays its policy instead"
         )
-    place = _saved_now(run, WaitReporter()) if run_state(run) in ("running", "paused") else str(run.path)
+    place = _saved_now(run, WaitReporter())[0] if run_state(run) in ("running", "paused") else str(run.path)
     from hive.policy.transitions import fields_of  # these import torch, which takes a second
     from hive.records.transitions import write_transitions
     from hive.training.update.given_rows import saved_transitions

@@ -128,7 +128,10 @@ def test_a_save_waits_for_the_checkpoint(place: Place) -> None:
     event(run, "saved", "checkpoint 000001 at 10 steps", path="old")
 
     def obey() -> None:
-        event(run, "saved", "checkpoint 000040 at 20,480 steps", actor="recorder", path="/there/000040")
+        event(run, "saved", "checkpoint 000039 at 20,000 steps", path="routine", by_hand=False)
+        event(run, "not saved", "the disk was full", by_hand=False)
+        event(run, "not done", "update of learner-0: no such key", method="update")
+        event(run, "saved", "checkpoint 000040 at 20,480 steps", actor="recorder", path="/there/000040", by_hand=True)
 
     place.supervisors[0].on_save = obey
     done = place.hive("save")

@@ -45,6 +45,19 @@ def ended(place: Place) -> RunDirectory:
     return with_policies(place.ended(**values))
 
 
+def test_a_save_names_the_checkpoints_of_all_policies(place: Place) -> None:
+    run = with_policies(place.live(status()))
+    folders = [str(run.path / folder / "checkpoints/000040") for folder in ("", "policies/circle")]
+
+    def obey() -> None:
+        lines = [{"kind": "saved", "text": "", "path": path, "by_hand": True} for path in reversed(folders)]
+        with run.events_file.open("a") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+
+    place.supervisors[0].on_save = obey
+    assert place.hive("save").out.splitlines() == folders
+
+
 def test_an_ended_run(place: Place, ended: RunDirectory) -> None:
     table = place.hive("ps").out.splitlines()[-3:]
     assert [row.split() for row in table] == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Iterator
@@ -98,6 +99,11 @@ class Judge(Actor):
     async def run(self) -> None:
         for evaluation in self.found:
             await self.evaluations.send(evaluation)
+
+
+def follow(supervisor: Supervisor, events: list[Any]) -> None:
+    """Appends each event of a run: kind, text and fields."""
+    supervisor.effects.journal = Journal(lambda kind, text, fields: events.append((kind, text, fields)), lambda _: "")
 
 
 class RecorderFixture:
@@ -244,8 +250,10 @@ class ByHand(Source):
 
 def test_a_checkpoint_that_was_saved_by_hand_outlives_newer_ones(tmp_path: Path) -> None:
     fixture = RecorderFixture(tmp_path, checkpoint__keep=1)
-    fixture.run([], source_of=ByHand)
+    events: list[Any] = []
+    fixture.run([], source_of=ByHand, watch=lambda supervisor: follow(supervisor, events))
     assert fixture.checkpoints() == ["000001", "000004"]
+    assert [fields["by_hand"] for kind, _, fields in events if kind == "saved"] == [False, True, False, False, False]
     assert (fixture.directory.checkpoints / "000001" / "KEEP").exists()
 
 
@@ -570,16 +578,12 @@ def test_checkpoints_that_cannot_be_written_are_one_warning_until_one_is(
     monkeypatch.setattr(recorder, "writing_checkpoint", write)
     events: list[tuple[str, str, Any]] = []
 
-    def look(supervisor: Supervisor) -> None:
-        supervisor.effects.journal = Journal(
-            lambda kind, text, fields: events.append((kind, text, fields)), lambda _: ""
-        )
-
+    watch = functools.partial(follow, events=events)
     if failures == 1:
-        fixture.run([1, 2, 3, 4, 5], due=(2,), watch=look)
+        fixture.run([1, 2, 3, 4, 5], due=(2,), watch=watch)
     else:  # the last one, too
         with pytest.raises(RecordError, match=r"the final state, of .* steps, was not saved: cannot write"):
-            fixture.run([1, 2, 3, 4, 5], due=(2,), watch=look)
+            fixture.run([1, 2, 3, 4, 5], due=(2,), watch=watch)
     told = [(kind, text) for kind, text, _ in events if kind in ("warning", "recovered", "saved", "not saved")]
     assert [kind for kind, _ in told] == kinds
     assert "no space left on device; 0 checkpoints were written; free space on the disk" in told[1][1]

@@ -71,7 +71,7 @@ def _note(state: SupervisorState, message: Note) -> list[Action]:
 
 def _endpoint_failed(state: SupervisorState, message: EndpointFailed) -> list[Action]:
     actor = state.plan.actors[message.actor].name
-    return [Log("not done", f"{message.method} of {actor}: {message.text}", {"actor": actor})]
+    return [Log("not done", f"{message.method} of {actor}: {message.text}", {"actor": actor, "method": message.method})]
 
 
 def _answered(state: SupervisorState, message: Answered) -> list[Action]:

@@ -390,7 +390,7 @@ class Recorder(Actor):
             if (root / name).exists():  # the same turn was requested twice
                 if due.by_hand:
                     keep_until_pruned(root / name)
-                self.note("saved", f"checkpoint {name} already exists", path=str(root / name))
+                self.note("saved", f"checkpoint {name} already exists", path=str(root / name), by_hand=due.by_hand)
                 return None
             weights, optimizer_state = held_block(self.weights, due.turn), held_block(self.optimizer_state, due.turn)
             state["updates"] = int(blueprint.learner().views(optimizer_state)["counters"][Count.updates])
@@ -411,12 +411,13 @@ class Recorder(Actor):
                 keep_until_pruned(root / name)
             retain(root, self._kept(), keep_best=0)
             routine = not (due.by_hand or ended)  # views show no line of it: a fast run makes many
-            self.note("saved", f"checkpoint {name} at {env_steps:,} steps", path=str(root / name), routine=routine)
+            text = f"checkpoint {name} at {env_steps:,} steps"
+            self.note("saved", text, path=str(root / name), routine=routine, by_hand=due.by_hand)
             self._log_warnings([], [NOT_SAVED] if self.unsaved else [], env_steps)
             self.unsaved = False
         except (RecordError, VersionGone) as error:  # the run continues, e.g. on a full disk
             self.log.warning("%s", error)
-            self.note("not saved", str(error))
+            self.note("not saved", str(error), by_hand=due.by_hand)
             self._warn_unsaved(error, env_steps)
             return error
         return None
