@@ -38,7 +38,6 @@ ADDITIONS = ("added_loss", "added_actor_loss")
 METHODS = (*ADDITIONS, "targets", "advantages")
 
 
-@functools.lru_cache(maxsize=64)  # it is asked for every gradient; more classes and methods than a program has
 def user_class(cls: type, method: str) -> type | None:
     """Return the class of a user whose method is in force; None where it is hive's own, or there is none."""
     owner = next((one for one in cls.__mro__ if method in vars(one)), None)

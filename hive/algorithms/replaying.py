@@ -36,10 +36,11 @@ class Batch:
     """N transitions, and the place for their errors.
 
     observations, next_observations: [N, ...] in the form of the network that `connect` got, normalized already with
-    network.normalize_observations, as rewards are with network.normalize_rewards. actions: [N, ...], as stored.
-    returns, discounts: float32 [N]; the target is returns + discounts * value of the next observation. importance:
-    float32 [N], the weight of each loss, at most 1. errors: float32 [N], which the algorithm fills with absolute TD
-    errors, the new priorities. number: the number of the gradient, from 0 on.
+    network.normalize_observations, as rewards are with network.normalize_rewards. Where `discounts` is 0 an episode has
+    terminated, and the next observation is one of before: leave these rows out of a loss that reads it. actions:
+    [N, ...], as stored. returns, discounts: float32 [N]; the target is returns + discounts * value of the next
+    observation. importance: float32 [N], the weight of each loss, at most 1. errors: float32 [N], which the algorithm
+    fills with absolute TD errors, the new priorities. number: the number of the gradient, from 0 on.
     """
 
     observations: Tensor

@@ -333,6 +333,10 @@ def _no_priorities_breach(exponent: float) -> str:
     )
 
 
+def _divergences_breach(name: str) -> str:
+    return "" if name != "c51" else "the priorities of {0} are divergences, which are no errors: leave it out"
+
+
 def _fixed_temperature_breach(learns: bool) -> str:
     return "" if learns else "it has no effect with {0}: algorithm.temperature stays as it is"
 
@@ -450,6 +454,7 @@ IDLE = (
     Idle("algorithm.vtrace", ("algorithm.importance_clip",), _no_clip_breach),
     Idle("algorithm.importance_exponent", ("algorithm.priority_exponent",), _no_priorities_breach),
     Idle("algorithm.initial_errors", ("algorithm.priority_exponent",), _no_priorities_breach),
+    Idle("algorithm.initial_errors", ("algorithm.name",), _divergences_breach),
     Idle("algorithm.target_entropy", ("algorithm.learn_temperature",), _fixed_temperature_breach),
     Idle("algorithm.target_entropy_share", ("algorithm.learn_temperature",), _fixed_temperature_breach),
     Idle("algorithm.target_noise_clip", ("algorithm.target_noise",), _no_noise_breach),

@@ -59,7 +59,8 @@ class ReplayBatch:
 
     observations, next_observations: [N, ...], or stacks [N, k, ...]. actions: [N, ...]. returns: float32 [N], the
     discounted rewards of the steps. discounts: float32 [N], the factor of the value of the next observation: the
-    discount to the power of the steps taken, 0 after a termination. Observations and each reward may be normalized.
+    discount to the power of the steps taken, 0 after a termination, where the next observation is the last one before
+    it, because the one after it is not stored. Observations and each reward may be normalized.
     """
 
     positions: NDArray[np.int64]

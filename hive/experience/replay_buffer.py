@@ -28,9 +28,13 @@ EPSILON = 1e-6  # added to |TD error|, so that a transition without an error can
 
 @dataclass(frozen=True)
 class DrawnBatch(ReplayBatch):
-    """A batch with the weights of its losses: float32 [N], the largest of which is 1."""
+    """A batch with the weights of its losses: float32 [N], the largest of which is 1.
+
+    written: rows that the memory had when it was drawn.
+    """
 
     weights: NDArray[np.float32]
+    written: int = 0
 
 
 class ReplayBuffer:
@@ -61,6 +65,8 @@ class ReplayBuffer:
         self.kept = capacity // envs  # rows from which transitions are drawn
         if self.kept < 1:
             raise ValueError(f"a capacity of {capacity} steps is less than one of each of {envs} environments")
+        if n_step < 1 or stack < 1:
+            raise ValueError(f"n_step = {n_step} and stack = {stack}: both are 1 or more")
         self.n_step, self.discount, self.alpha, self.beta, self.seed = n_step, discount, alpha, beta, seed
         # Besides: the row whose step is not made yet, the steps after the last transition, the observations before the
         # first, and a seam.
@@ -80,7 +86,7 @@ class ReplayBuffer:
 
     def begin(self, observations: ArrayLike) -> None:
         """Set the first observations [B, ...] of new episodes. Earlier episodes stay without an end."""
-        self._step["observations"][0] = observations
+        self._put("observations", 0, observations)
         self._step["header"][BEGINS] = 1
 
     def add(
@@ -98,11 +104,11 @@ class ReplayBuffer:
         from `after` where an episode ended.
         """
         step = self._step
-        step["actions"][0], step["rewards"][0] = actions, rewards
-        step["terminated"][0] = terminated
-        step["truncated"][0] = np.asarray(truncated, bool) & ~np.asarray(terminated, bool)
-        step["observations"][1] = observations
-        step["final_observations"][:] = after
+        for name, values in (("actions", actions), ("rewards", rewards), ("terminated", terminated)):
+            self._put(name, 0, values)
+        self._put("truncated", 0, np.asarray(truncated, bool) & ~np.asarray(terminated, bool))
+        self._put("observations", 1, observations)
+        self._put("final_observations", slice(None), after)
         ended = np.flatnonzero(step["truncated"][0])
         step["final_index"][0] = -1
         step["final_index"][0, ended] = ended
@@ -113,6 +119,18 @@ class ReplayBuffer:
         step["observations"][0] = step["observations"][1]
         step["header"][BEGINS] = 0
 
+    def _put(self, name: str, at: int | slice, values: ArrayLike) -> None:
+        """Write a field of the step. Raises ValueError for another shape, and for numbers that it would change."""
+        to, given = self._step[name][at], np.asarray(values)
+        alone = to.shape[0] == 1 and given.shape == to.shape[1:]
+        if given.shape != to.shape and not alone:
+            raise ValueError(f"`{name}` has shape {list(given.shape)}, expected {list(to.shape)}")
+        with np.errstate(invalid="ignore"):
+            stored = given.astype(to.dtype, copy=False)
+        if stored is not given and to.dtype.kind in "iu" and not np.array_equal(stored, given):
+            raise ValueError(f"`{name}` is stored as {to.dtype}, which would change its values")
+        to[:] = stored
+
     def sample(self, count: int) -> DrawnBatch:
         """Draw `count` transitions. Raises ValueError before the first can be drawn."""
         positions, leaves = self.tree.draw(replay_words(self.seed, 0, self.drawn, count))
@@ -120,14 +138,17 @@ class ReplayBuffer:
             raise ValueError(f"no transition of {self.n_step} steps is in the memory yet")
         self.drawn += 1
         batch = self.memory.gather(positions, n_step=self.n_step, discount=self.discount)
-        return DrawnBatch(**vars(batch), weights=importance_weights(leaves, self.beta))
+        return DrawnBatch(**vars(batch), weights=importance_weights(leaves, self.beta), written=self.written)
 
     def update(self, batch: DrawnBatch, errors: ArrayLike) -> None:
         """Set the priorities of a batch to its absolute TD errors, [N]; those evicted meanwhile are left out."""
         priorities = np.abs(np.asarray(errors, np.float32)) + np.float32(EPSILON)
         leaves, _ = priority_leaves(priorities, self.alpha)
         self.largest = max(self.largest, int(leaves.max(initial=0)))
-        present = self.tree.leaves[batch.positions] > 0  # others were evicted since
+        present = self.tree.leaves[batch.positions] > 0  # others were evicted since,
+        rows = self.memory.rows
+        again = batch.written + (batch.positions // self.memory.envs - batch.written) % rows
+        present &= again >= self.written  # or a later step has taken their place
         self.tree.write(batch.positions[present], leaves[present])
 
     def _admit(self, first: int, end: int) -> None:

@@ -85,6 +85,15 @@ def test_advantages_and_targets_of_several_rollouts(discount: float, gae_lambda:
     np.testing.assert_allclose(targets[valid], (advantages + np.concatenate(own))[valid], rtol=1e-6, atol=1e-6)
 
 
+def test_rewards_of_steps_that_are_not_valid_are_not_read() -> None:
+    r = holding([0.0, 0.0, 0.0], valid=[1, 0, 1])
+    r.rewards[1] = np.nan
+    values = np.ones(4, np.float32)
+    for log_ratios in (None, np.zeros(3, np.float32)):
+        advantages, _ = generalized_advantages([r], values, 0.9, 0.9, log_ratios)
+        assert np.isfinite(advantages).all()
+
+
 def test_moments_are_of_the_valid_ones_of_all_rollouts() -> None:
     rollouts = [holding([1.0, 9.0, 2.0], [1, 0, 1]), holding([]), holding([3.0, np.nan], [7, 0])]
     found = advantage_moments(rollouts, np.float32([1.0, 9.0, 2.0, 3.0, np.nan]))

@@ -78,7 +78,16 @@ def test_a_reward_gains_the_novelty_of_the_next_observation() -> None:
     for before, after, rollout in zip(plain, inner.rewards, rollouts, strict=True):
         with torch.no_grad():
             following = novelty(torch.from_numpy(rollout.observations[1:].reshape(-1, SIZE))).numpy()
-        np.testing.assert_allclose(rollout.novelty.ravel(), following, rtol=1e-6)
+            finals = novelty(torch.from_numpy(rollout.final_observations)).numpy()
+        for place in np.ndindex(rollout.novelty.shape):
+            if (final := rollout.final_index[place]) >= 0:
+                expected_novelty = finals[final]  # not that of the first observation of the next episode
+            elif rollout.terminated[place]:
+                expected_novelty = None
+            else:
+                expected_novelty = following.reshape(rollout.novelty.shape)[place]
+            if expected_novelty is not None:
+                assert rollout.novelty[place] == pytest.approx(expected_novelty, rel=1e-5)
         expected = before + 0.5 * np.minimum(rollout.novelty / 2.0, 10.0)
         np.testing.assert_allclose(after, expected, rtol=1e-5)
 

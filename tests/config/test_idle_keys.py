@@ -56,6 +56,12 @@ def test_a_key_that_others_leave_without_an_effect_is_refused(case: str) -> None
         load(scheme, given, *others)
 
 
+def test_first_errors_that_are_no_priorities_are_refused() -> None:
+    load("rainbow", "algorithm.initial_errors=false")
+    with pytest.raises(ConfigError, match="divergences"):
+        load("rainbow", "algorithm.initial_errors=true", "algorithm.priority_exponent=0.5")
+
+
 def test_all_of_these_keys_are_tried() -> None:
     tried = {given.partition("=")[0] for _, given, *_ in (*CASES.values(), *WITHOUT.values())}
     assert tried == {idle.name for idle in IDLE}

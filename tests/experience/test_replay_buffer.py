@@ -57,6 +57,32 @@ def test_transitions_of_several_steps_end_with_their_episode() -> None:
     assert found[2] == (2.0, 2.0 + 0.5 * 3, 0.25, 4.0)
 
 
+def test_steps_that_do_not_fit_are_refused() -> None:
+    """NumPy would repeat a smaller array, and cut the fractions of numbers, without a word."""
+    replay = buffer()
+    replay.begin([[0.0]])
+    with pytest.raises(ValueError, match="`actions` is stored as int64"):
+        replay.add(1.7, 0.0, False, False, [[1.0]], [[1.0]])
+    frames = ReplayBuffer(((2,), "uint8"), ACTION, capacity=10)
+    with pytest.raises(ValueError, match="`observations` is stored as uint8"):
+        frames.begin([0.25, 0.5])
+    two = ReplayBuffer(NUMBER, ACTION, capacity=10, envs=2)
+    with pytest.raises(ValueError, match=r"`observations` has shape \[1\], expected \[2, 1\]"):
+        two.begin([0.0])
+    with pytest.raises(ValueError, match="n_step = 0"):
+        buffer(n_step=0)
+
+
+def test_errors_of_evicted_transitions_change_no_later_ones() -> None:
+    replay = buffer(capacity=4, alpha=1.0)
+    walk(replay, 8)
+    batch = replay.sample(64)
+    walk(replay, 26)
+    before = replay.tree.leaves.copy()
+    replay.update(batch, np.full(64, 7.0))
+    np.testing.assert_array_equal(replay.tree.leaves, before)
+
+
 def test_a_reset_in_the_middle_of_an_episode_joins_nothing() -> None:
     replay = buffer(n_step=2)
     walk(replay, 2)

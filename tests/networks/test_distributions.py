@@ -50,7 +50,7 @@ def references(distribution: ActionDistribution, outputs: Tensor) -> list[Any]:
 
 
 @pytest.mark.parametrize("distribution", KINDS, ids=str)
-@pytest.mark.parametrize("batch", [(), (6,), (3, 2)], ids=str)
+@pytest.mark.parametrize("batch", [(), (6,), (3, 2), (0,)], ids=str)
 def test_log_prob_and_entropy_are_torchs(distribution: ActionDistribution, batch: tuple[int, ...]) -> None:
     outputs = normal(*batch, distribution.width)
     actions = distribution.sample(outputs, torch.from_numpy(noise_for(distribution, *batch)))

@@ -80,7 +80,8 @@ def vtrace_advantages(
         later[:-1] = (targets - current)[1:]
         later[(rollout.terminated | rollout.truncated) > 0] = 0.0
         delta = rollout.rewards - current + np.float32(discount) * np.where(rollout.terminated > 0, 0, following)
-        advantages.append((delta + np.float32(discount * gae_lambda) * later) * (rollout.valid > 0))
+        corrected = delta + np.float32(discount * gae_lambda) * later
+        advantages.append(np.where(rollout.valid > 0, corrected, np.float32(0.0)))
         returns.append(targets)
     return flat(advantages), flat(returns)
 

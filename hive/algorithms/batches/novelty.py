@@ -59,12 +59,25 @@ class SeeksNovelty:
         """Add the novelty to the rewards, then yield what the algorithm yields, with gradients of the predictor."""
         for rollout in rollouts:
             rollout.novelty = self._teacher.novelty_of(rollout.observations[1:])
+            self._set_ends(rollout, rollout.novelty)
             rollout.rewards = rollout.rewards + np.float32(self.weight) * self._teacher.novelty.rewards(rollout.novelty)
         valid = flat([rollout.valid for rollout in rollouts]).astype(bool)
         acted = flat([rollout.observations[:-1] for rollout in rollouts])
         order = (noise or np.random.default_rng(0)).permutation(np.flatnonzero(valid))
         self._teacher.begin(torch.from_numpy(acted), torch.from_numpy(order))
         yield from self.algorithm.gradients(rollouts, noise)
+
+    def _set_ends(self, rollout: Rollout, novelty: NDArray[np.float32]) -> None:
+        """Replace the novelty of what follows an end, the next episode's first observation, by that of the true last.
+
+        It is 0 where this is not stored: after a termination, unless the environment is reset in a step of its own.
+        """
+        ends, finals = rollout.final_index >= 0, rollout.final_observations
+        if ends.any():
+            novelty[ends] = self._teacher.novelty_of(finals[rollout.final_index[ends]][None])[0]
+        unknown = (rollout.terminated > 0) & ~ends
+        unknown[:-1] &= rollout.valid[1:] > 0
+        novelty[unknown] = 0.0
 
 
 class _Teacher:

@@ -193,7 +193,7 @@ class SquashedGaussian(BoundedColumns):
         mean, log_std = self._split(outputs)
         variables = mean + log_std.exp() * noise
         elements = _log_slope(variables) + log_std + (0.5 * noise.square() + HALF_LOG_TWO_PI)
-        return variables.tanh(), -elements.reshape(*outputs.shape[:-1], -1).sum(-1)
+        return variables.tanh(), -elements.reshape(*outputs.shape[:-1], math.prod(self.shape)).sum(-1)
 
     def entropy(self, outputs: Tensor) -> Tensor:
         """Return the entropy float32 [...] in nats, with gradients for means and deviations."""
@@ -201,7 +201,7 @@ class SquashedGaussian(BoundedColumns):
         nodes = mean.unsqueeze(-1) + log_std.exp().unsqueeze(-1) * NODES
         slope = (_log_slope(nodes) * NODE_WEIGHTS).sum(-1)
         elements = log_std + (0.5 + HALF_LOG_TWO_PI) + slope + self._bounds()[1].log()
-        return elements.reshape(*outputs.shape[:-1], -1).sum(-1)
+        return elements.reshape(*outputs.shape[:-1], math.prod(self.shape)).sum(-1)
 
     def mode(self, outputs: Tensor) -> Tensor:
         """Return the squashed mean, which is the median of each element: the action without exploration."""
@@ -209,7 +209,7 @@ class SquashedGaussian(BoundedColumns):
 
     def _log_density(self, outputs: Tensor, variables: Tensor) -> Tensor:
         densities = self._log_densities(outputs, variables) - _log_slope(variables) - self._bounds()[1].log()
-        return densities.reshape(*outputs.shape[:-1], -1).sum(-1)
+        return densities.reshape(*outputs.shape[:-1], math.prod(self.shape)).sum(-1)
 
 
 def _log_slope(variables: Tensor) -> Tensor:

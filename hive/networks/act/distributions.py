@@ -262,7 +262,7 @@ class DiagonalGaussian(GaussianColumns):
         return self._variables_numpy(outputs, noise)
 
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
-        return self._log_densities(outputs, actions).reshape(*outputs.shape[:-1], -1).sum(-1)
+        return self._log_densities(outputs, actions).reshape(*outputs.shape[:-1], math.prod(self.shape)).sum(-1)
 
     def entropy(self, outputs: Tensor) -> Tensor:
         return (outputs[..., self.width // 2 :] + (0.5 + HALF_LOG_TWO_PI)).sum(-1)

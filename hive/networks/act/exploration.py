@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -295,7 +296,7 @@ class NoisyActions(UniformBox):
     def log_prob(self, outputs: Tensor, actions: Tensor) -> Tensor:
         deviation = self.deviation * self._bounds()[1]
         density = -0.5 * ((actions - self.mode(outputs)) / deviation).square() - deviation.log() - HALF_LOG_TWO_PI
-        return density.reshape(*outputs.shape[:-1], -1).sum(-1)
+        return density.reshape(*outputs.shape[:-1], math.prod(self.shape)).sum(-1)
 
     def entropy(self, outputs: Tensor) -> Tensor:
         elements = (self.deviation * self._bounds()[1]).log() + (0.5 + HALF_LOG_TWO_PI)
