@@ -112,7 +112,9 @@ class AlgorithmConfig:
         fixed="it determines which moments the learner's optimizer state holds",
     )
     weight_decay: float = key(
-        0.0, "weight decay: decoupled in adamw, added to the gradient in the other optimizers", minimum=0
+        0.0,
+        "weight decay, of a learned temperature too: decoupled in adamw, added to the gradient in the other optimizers",
+        minimum=0,
     )
     # Networks: the actor, the critics together, and the temperature.
     clip_gradients: float = key(0.5, "maximum gradient norm (sac, td3, ddpg: of each network); 0: no limit", minimum=0)

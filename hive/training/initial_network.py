@@ -20,7 +20,13 @@ from hive.experience import Purpose, stream_seed
 from hive.free_memory import allocation_limit, free_memory, size_text
 from hive.networks.build.configured import network_parameters
 from hive.networks.build.convolutions import has_bfloat16_instructions
-from hive.networks.build.custom import buffers_that_training_changes, keeps_numbers_elsewhere, mixes_rows, varies
+from hive.networks.build.custom import (
+    buffers_that_training_changes,
+    keeps_numbers_elsewhere,
+    mixes_rows,
+    shared_tensor,
+    varies,
+)
 from hive.networks.build.layers import without_memory
 from hive.networks.build.naming import shown_name
 from hive.networks.build.network import build_network, check_network_device
@@ -128,10 +134,13 @@ def _check_buffers(network: nn.Module, spaces: Spaces, name: str) -> None:
         names = [shown_name(buffer, network) for buffer in changed]
         shown = ", ".join(names[:BUFFERS_SHOWN]) + (", ..." if len(names) > BUFFERS_SHOWN else "")
         layer = re.sub(r"^branches\.\d+", "branches.*", names[0].rpartition(".")[0])
+        owner = network.get_submodule(changed[0].rpartition(".")[0])
+        freezes = any(True for _ in owner.parameters(recurse=False))
+        kept = f'; to keep those of a pretrained one, set network.frozen = ["{layer}.*"]' if freezes else ""
         raise NetworkError(
             f"{name} changes its buffers while it trains: {shown}",
             hint="collectors would keep the initial values of these buffers; use LayerNorm or GroupNorm instead of "
-            f'BatchNorm; to keep those of a pretrained one, set network.frozen = ["{layer}.*"]',
+            f"BatchNorm{kept}",
         )
 
 
@@ -149,11 +158,17 @@ def _check_copies(network: nn.Module, parameters: NetworkParameters, spaces: Spa
     finally:
         random.setstate(python)
         np.random.set_state(numpy)  # noqa: NPY002
+    if shared := shared_tensor(network, copy):
+        raise NetworkError(
+            f"{name} shares `{shown_name(shared, network)}` with other networks, so that each would change the others",
+            hint="construct it in the constructor, or take copy.deepcopy(...) of it there",
+        )
     if keeps_numbers_elsewhere(network, copy, spaces):
         raise NetworkError(
-            f"{name} draws numbers that are neither parameters nor buffers, so that every process, "
+            f"{name} computes with numbers that are neither parameters nor buffers, so that every process, "
             "and a loaded policy, would compute with other ones",
-            hint="keep them with self.register_buffer(name, tensor) in the constructor",
+            hint="keep them with self.register_buffer(name, tensor) in the constructor; take a view of a weight, such "
+            "as its transpose, in forward()",
         )
 
 

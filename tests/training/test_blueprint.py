@@ -225,9 +225,18 @@ def test_a_policy_that_is_another_one_in_training_is_refused_where_the_two_are_c
 
 
 def test_a_network_that_keeps_numbers_outside_of_parameters_and_buffers_is_refused() -> None:
-    with pytest.raises(NetworkError, match=r"Secret` draws numbers that are neither parameters nor buffers") as caught:
-        Blueprint(config(network__module='"small_environments:Secret"'))
-    assert "register_buffer" in caught.value.hint
+    for name, hint in (("Secret", "register_buffer"), ("Tied", "view of a weight")):
+        with pytest.raises(NetworkError, match=f"{name}` computes with numbers that are neither parameters") as caught:
+            Blueprint(config(network__module=f'"small_environments:{name}"'))
+        assert hint in caught.value.hint
+
+
+def test_layers_that_networks_share_are_refused() -> None:
+    """A target network would freeze those of the online one, and each copy would have the weights of the last."""
+    with pytest.raises(NetworkError, match=r"Common` shares `body\.1\.weight` with other networks"):
+        Blueprint(config(network__module='"small_environments:Common"'))
+    with pytest.raises(NetworkError, match=r"shares `.*` with other networks"):
+        Blueprint(config(network__extractor='"small_environments:CommonFeatures"', run__scheme='"ppo"'))
 
 
 def test_a_network_of_frozen_parameters_is_refused() -> None:

@@ -185,8 +185,8 @@ class SquashedGaussian(BoundedColumns):
 
         Gradients flow through both (the reparametrization trick, Kingma and Welling 2014).
         """
-        variables = self._variables(outputs, noise)
-        return self.unscaled(variables.tanh()), self._log_density(outputs, variables)
+        actions, log_probs = self.scaled_sample(outputs, noise)
+        return self.unscaled(actions), log_probs - self._bounds()[1].log().sum()
 
     def scaled_sample(self, outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Do what `sample_and_log_prob` does, with actions scaled to -1 ... 1 and the densities of these."""

@@ -267,12 +267,30 @@ def buffers_that_training_changes(module: nn.Module, spaces: Spaces) -> list[str
     return changed
 
 
+def shared_tensor(module: nn.Module, copy: nn.Module) -> str:
+    """Return the name of a parameter or buffer that a module shares with another one; "" for none.
+
+    Two are looked at: `copy`, which is built like `module`, and the branches of `module` among each other.
+    """
+    every = [(*one.named_parameters(), *one.named_buffers()) for one in (module, copy)]
+    others = {id(tensor) for _, tensor in every[1]}
+    if found := next((name for name, tensor in every[0] if id(tensor) in others), ""):
+        return found
+    for path, one in module.named_modules():
+        seen: dict[int, int] = {}
+        branches = getattr(one, "branches", ())
+        for number, branch in enumerate(branches if isinstance(branches, nn.ModuleList) else ()):
+            for name, tensor in (*branch.named_parameters(), *branch.named_buffers()):
+                if seen.setdefault(id(tensor), number) != number:
+                    return ".".join(filter(None, (path, "branches", str(number), name)))
+    return ""
+
+
 def keeps_numbers_elsewhere(module: nn.Module, copy: nn.Module, spaces: Spaces) -> bool:
     """Return whether outputs differ though `copy`, which is built like `module`, gets its parameters and buffers."""
     given = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    with torch.no_grad():
-        for name, tensor in (*copy.named_parameters(), *copy.named_buffers()):
-            tensor.copy_(given[name])
+    for name, tensor in (*copy.named_parameters(), *copy.named_buffers()):
+        tensor.data = given[name].detach().clone()  # as `FlatParameters.bind` does: views of the former memory stay
     found = []
     for network in (module, copy):
         with torch.random.fork_rng(devices=()):

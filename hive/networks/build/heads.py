@@ -351,3 +351,30 @@ def takes_features(heads: Sequence[Head], width: int) -> tuple[bool, ...]:
             hint="set features of PolicyHeadParameters to the width of the last layer before the heads",
         )
     return tuple([head.takes_features for head in heads])
+
+
+class OutputLayer(nn.Linear):
+    """The linear layers of all `heads` as one; each head initializes its rows.
+
+    A head's rescaling r, a constant, affects only the gradient to the layers below: with x the input,
+    y = r * layer(x) + (1 - r) * layer(x without gradient).
+    """
+
+    def __init__(self, inputs: int, heads: Sequence[Head], *, orthogonal: bool = True) -> None:
+        widths = [head.width for head in heads]
+        super().__init__(inputs, sum(widths))
+        with torch.no_grad():
+            rows = self.weight.split_with_sizes(widths), self.bias.split_with_sizes(widths)
+            for head, weight, bias in zip(heads, *rows, strict=True):
+                head.initialize(weight, bias, orthogonal=orthogonal)
+        factors = [head.settings.rescale_gradient_from_head_by_factor for head in heads]
+        rescaled = any(factor != 1.0 for factor in factors)
+        parts = [torch.full((w if rescaled else 0,), float(factor)) for factor, w in zip(factors, widths, strict=True)]
+        self.rescale: Tensor | None
+        self.register_buffer("rescale", torch.cat(parts) if rescaled else None)
+
+    def forward(self, input: Tensor) -> Tensor:
+        outputs = super().forward(input)
+        if self.rescale is None:
+            return outputs
+        return self.rescale * outputs + (1.0 - self.rescale) * super().forward(input.detach())

@@ -31,7 +31,7 @@ from hive.networks.build.convolutions import Convolution, FeatureLayer, check_bf
 from hive.networks.build.custom import ExtractedNetwork, Extractor, from_module
 from hive.networks.build.embedders import embedded_inputs, hidden_gain, middleware_layers, network_inputs
 from hive.networks.build.head_kinds import make_head
-from hive.networks.build.heads import Head, takes_features
+from hive.networks.build.heads import Head, OutputLayer, takes_features
 from hive.networks.build.layers import seeded, with_noise
 from hive.networks.build.naming import freeze
 from hive.networks.build.parameters import (
@@ -65,33 +65,6 @@ LayerCall: TypeAlias = tuple[Callable[..., Tensor], dict[str, Any]]  # a functio
 # Layers that allocate their output and do not read it in their backward pass, and activations that may overwrite it.
 PRODUCERS = (nn.Linear, Convolution, FeatureLayer, nn.LayerNorm)
 IN_PLACE: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {nn.ReLU: torch.relu_, nn.Tanh: torch.tanh_}
-
-
-class OutputLayer(nn.Linear):
-    """The linear layers of all `heads` as one; each head initializes its rows.
-
-    A head's rescaling r, a constant, affects only the gradient to the layers below: with x the input,
-    y = r * layer(x) + (1 - r) * layer(x without gradient).
-    """
-
-    def __init__(self, inputs: int, heads: Sequence[Head], *, orthogonal: bool = True) -> None:
-        widths = [head.width for head in heads]
-        super().__init__(inputs, sum(widths))
-        with torch.no_grad():
-            rows = self.weight.split_with_sizes(widths), self.bias.split_with_sizes(widths)
-            for head, weight, bias in zip(heads, *rows, strict=True):
-                head.initialize(weight, bias, orthogonal=orthogonal)
-        factors = [head.settings.rescale_gradient_from_head_by_factor for head in heads]
-        rescaled = any(factor != 1.0 for factor in factors)
-        parts = [torch.full((w if rescaled else 0,), float(factor)) for factor, w in zip(factors, widths, strict=True)]
-        self.rescale: Tensor | None
-        self.register_buffer("rescale", torch.cat(parts) if rescaled else None)
-
-    def forward(self, input: Tensor) -> Tensor:
-        outputs = super().forward(input)
-        if self.rescale is None:
-            return outputs
-        return self.rescale * outputs + (1.0 - self.rescale) * super().forward(input.detach())
 
 
 class Network(nn.Module):

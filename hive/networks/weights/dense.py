@@ -6,7 +6,8 @@
     dense.differentiate(slopes, gradient)   from the gradients of these outputs to a gradient block
 
 torch's modules are the description of a network and the reference of its results: `compute_natively` gives those that
-qualify a `dense` attribute, and without it they compute by torch. Known are linear layers, also with noise, LayerNorm,
+qualify a `dense` attribute, and without it they compute by torch. Layers of a subclass, with hooks, or that are used
+twice compute what only torch knows. Known are linear layers, also with noise, LayerNorm,
 the activations tanh, relu and silu, after layers without parameters, and the streams of a dueling head. Results differ
 from torch's by rounding: sums have another order, and tanh is accurate to 3.3e-7 (native/include/hive/dense.hpp).
 
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 
 from hive import _native
 from hive.networks.build.embedders import Merger
-from hive.networks.build.heads import Head
+from hive.networks.build.heads import Head, OutputLayer
 from hive.networks.build.layers import NoisyLinear
 from hive.networks.build.value_heads import TwoStreams
 from hive.networks.rows.inputs import InputName
@@ -40,6 +41,7 @@ Forbidden: TypeAlias = NDArray[np.bool_] | None
 
 MOST_KEPT = 2  # passes kept at once: an actor's loss is differentiated through a critic that has its own
 
+LINEAR: tuple[type[nn.Module], ...] = (nn.Linear, OutputLayer, NoisyLinear)
 ACTIVATIONS: Mapping[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu", nn.SiLU: "silu"}
 
 
@@ -130,7 +132,9 @@ class Dense:
         places = DerivedPlaces(flat) if _derives(networks) else Places(flat)
         programs = [_program(places, layers, heads) for layers, heads in networks]
         known = [program for program in programs if program is not None]
-        if len(known) < len(networks) or any(head.takes_features for _, heads in networks for head in heads):
+        own = [id(parameter) for program in known for parameter in program.parameters]
+        is_shared = len(set(own)) < len(own)
+        if len(known) < len(networks) or is_shared or any(head.takes_features for _, all in networks for head in all):
             return None
         made = cls(flat, networks, known, places.derivation() if isinstance(places, DerivedPlaces) else None)
         made.masked = masked
@@ -396,6 +400,7 @@ class _Pass(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.dense, ctx.count, ctx.parameters = dense, count, parameters
         ctx.rows, ctx.weights = rows.detach().numpy(), dense.flat.weights
+        ctx.given, ctx.version = rows, rows._version
         ctx.kept, columns = dense.keep(ctx.rows, count)
         ctx.number, ctx.factors = ctx.kept.number, ctx.kept.factors
         return tuple(map(torch.from_numpy, columns))
@@ -404,6 +409,8 @@ class _Pass(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *slopes: Tensor | None) -> Any:
         dense: Dense = ctx.dense
+        if ctx.given._version != ctx.version:
+            raise RuntimeError("the inputs of a network were modified by an inplace operation before its backward pass")
         if ctx.kept.number != ctx.number:  # its memory was needed for later passes
             ctx.kept, _ = dense.keep(ctx.rows, ctx.count, ctx.factors)
             ctx.number = ctx.kept.number
@@ -470,19 +477,22 @@ def _program(places: Places, layers: Sequence[nn.Module], heads: Sequence[Head])
 
 def _added(layer: nn.Module, program: list[dict[str, Any]], places: Places) -> bool:
     """Add a layer, or what it adds to the linear layer before it; return whether it is known."""
-    if isinstance(layer, nn.Linear | NoisyLinear):
-        plain = layer if isinstance(layer, nn.Linear) else layer.mean
-        if plain.bias is None or getattr(plain, "rescale", None) is not None:
+    if any(one._forward_hooks or one._forward_pre_hooks for one in layer.modules()):
+        return False
+    if type(layer) in LINEAR:
+        known = cast(nn.Linear | NoisyLinear, layer)
+        plain = known.mean if isinstance(known, NoisyLinear) else known
+        if type(plain) not in LINEAR or plain.bias is None or getattr(plain, "rescale", None) is not None:
             return False
         shape = {"inputs": plain.in_features, "outputs": plain.out_features}
-        program.append({**shape, "activation": "none", **places.linear(layer)})
+        program.append({**shape, "activation": "none", **places.linear(known)})
         return True
     if not program:
         return False
     last = program[-1]
-    if isinstance(layer, nn.LayerNorm):
+    if type(layer) is nn.LayerNorm:
         usual = layer.elementwise_affine and layer.bias is not None and len(layer.normalized_shape) == 1
-        if not usual or "scale" in last:
+        if not usual or "scale" in last or last["activation"] != "none":
             return False
         last.update(epsilon=layer.eps, scale=places.of(layer.weight), shift=places.of(layer.bias))
         return True

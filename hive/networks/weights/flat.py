@@ -409,7 +409,9 @@ def _check(name: str, tensor: Tensor, dtypes: Iterable[torch.dtype]) -> None:
         found, *allowed = (str(dtype).removeprefix("torch.") for dtype in (tensor.dtype, *dtypes))
         raise NetworkError(
             f"`{name}` is {found}, a flat block holds {', '.join(allowed)} there",
-            hint="call .float() on the module, and cast inside its forward for another precision",
+            hint="call .float() on the module, and cast inside its forward for another precision"
+            if tensor.is_floating_point()
+            else "keep it as int64, by .long()",
         )
     if tensor.device.type not in ("cpu", "meta") or tensor.layout != torch.strided:
         raise NetworkError(
