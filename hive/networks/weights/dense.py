@@ -400,7 +400,7 @@ class _Pass(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.dense, ctx.count, ctx.parameters = dense, count, parameters
         ctx.rows, ctx.weights = rows.detach().numpy(), dense.flat.weights
-        ctx.given, ctx.version = rows, rows._version
+        ctx.save_for_backward(rows)  # torch refuses to give it back if it was changed meanwhile
         ctx.kept, columns = dense.keep(ctx.rows, count)
         ctx.number, ctx.factors = ctx.kept.number, ctx.kept.factors
         return tuple(map(torch.from_numpy, columns))
@@ -409,8 +409,7 @@ class _Pass(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *slopes: Tensor | None) -> Any:
         dense: Dense = ctx.dense
-        if ctx.given._version != ctx.version:
-            raise RuntimeError("the inputs of a network were modified by an inplace operation before its backward pass")
+        _ = ctx.saved_tensors
         if ctx.kept.number != ctx.number:  # its memory was needed for later passes
             ctx.kept, _ = dense.keep(ctx.rows, ctx.count, ctx.factors)
             ctx.number = ctx.kept.number
