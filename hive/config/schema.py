@@ -866,6 +866,8 @@ class Config:
         for name in ("options", "reset_options"):
             values[name] = {**(getattr(self.env, name) if same else {}), **values.get(name, {})}
         values["each"] = (*(self.env.each if same else ()), *values.get("each", ()))
+        if values.get("preset", self.env.preset) == "atari":  # returns are scores, also those of episodes that are cut
+            values["options"]["clip_rewards"] = False
         return dataclasses.replace(self.env, **values)
 
     @property

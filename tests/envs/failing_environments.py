@@ -105,6 +105,9 @@ class Failing(gymnasium.Env[Any, Any]):
     def stop(self) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
+    def wait_for_a_word(self) -> None:
+        Path(self.path).read_text()
+
     def hang(self) -> None:
         wait(FOREVER_S)
 

@@ -180,6 +180,18 @@ def test_one_that_raises_closes_its_environments_before_it_comes_back(runs: list
     assert not Path(folder).exists()
 
 
+def test_one_whose_step_ends_while_it_is_waited_for_closes_its_environments(runs: list[Run], tmp_path: Path) -> None:
+    os.mkfifo(word := tmp_path / "word")
+    run = Run("wait for a word", options={"closed": str(tmp_path), "path": str(word), "at": 1})
+    runs.append(run)
+    run.vector.make_environments([EnvContext(0), EnvContext(1)])
+    run.vector.reset([0, 1], np.zeros((2, 3), np.float32))
+    run.vector.units[1].step()
+    run.vector.meanwhile = lambda order: print(word.write_text("go on"))  # type: ignore[method-assign]
+    run.vector.close()
+    assert (tmp_path / "1-0").exists()
+
+
 def test_a_first_reset_that_always_raises_the_same_is_not_tried_for_ever(runs: list[Run]) -> None:
     run = Run("always raise an error", options={"at": 0})
     runs.append(run)

@@ -41,6 +41,16 @@ def test_the_evaluator_plays_it_and_collectors_do_not() -> None:
     assert blueprint.vector().environments[0].ends == (3, 0)  # type: ignore[attr-defined]
 
 
+def test_an_episode_of_a_game_that_is_cut_has_the_score_of_the_game() -> None:
+    pytest.importorskip("ale_py", reason="needs the extra atari")
+    options = {"env__preset": '"atari"', "evaluation__max_steps": 90, "evaluation__episodes": 2, "evaluation__envs": 2}
+    evaluator = Evaluator.of_run(Blueprint(config_of("ALE/MsPacman-v5", **options)))
+    found = evaluator.evaluate(EvaluationDue(0, 0, 0, 0, 0.0))
+    evaluator.close()
+    assert (found.cut, found.min % 10) == (2, 0)
+    assert found.min > 50, "points come in tens"
+
+
 def test_evaluations_of_a_run_and_of_a_checkpoint_play_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIVE_HOME", str(tmp_path))
     path = tmp_path / "evaluated.toml"
