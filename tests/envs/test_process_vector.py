@@ -189,6 +189,7 @@ def test_one_whose_step_ends_while_it_is_waited_for_closes_its_environments(runs
     run.vector.units[1].step()
     run.vector.meanwhile = lambda order: print(word.write_text("go on"))  # type: ignore[method-assign]
     run.vector.close()
+    del run.vector.meanwhile
     assert (tmp_path / "1-0").exists()
 
 

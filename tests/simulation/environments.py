@@ -139,9 +139,10 @@ class FakeStepper:
     def bound(self) -> None:
         """Have no output."""
 
-    def close(self) -> None:
+    def close(self, limit_s: float = 0.0) -> bool:
         """End at once."""
         self.closed = True
+        return True
 
     def end(self, limit_s: float) -> None:
         """Be gone."""

@@ -102,10 +102,16 @@ class ProgramClient:
         if self._output is not None:
             self._output.bound()
 
-    def close(self) -> None:
-        """Ask it to close its environments, if no order is open."""
-        if self._work is None and self._failure is None and self._conversation is not None and self.said is not None:
+    def close(self, limit_s: float = 0.0) -> bool:
+        """Ask it to close its environments, unless an order is open for longer than `limit_s`: return False then."""
+        if self._failure is None and self._conversation is not None and self.said is not None:
+            try:
+                if not self.done(limit_s):
+                    return False
+            except EnvironmentFailed:
+                return True
             self.order(self._doing.activity, self._conversation.close)
+        return True
 
     def end(self, limit_s: float) -> None:
         """Close the connection, wait at most `limit_s` for the exit after `close`, and kill it with all it started."""

@@ -93,8 +93,11 @@ class Ordered(ABC):
             return Doing(ACTIVITIES[activity], environment, since_ns)
         return Doing(self._order, 0, self._since_ns)
 
-    def close(self) -> None:
-        """Order it to close its environments and to exit, if no other order is open."""
-        if self.pids() and (not self.is_busy or self._word.answered(0.0, False) is not None):
+    def close(self, limit_s: float = 0.0) -> bool:
+        """Order it to close its environments and to exit, unless another order is open for longer than `limit_s`."""
+        if self.pids() and self.is_busy and self._word.answered(limit_s, False) is None:
+            return bool(self.how_ended())
+        if self.pids():
             self._word.order(Order.close)
             self.is_busy = self.is_closing = True
+        return True

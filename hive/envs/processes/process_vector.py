@@ -265,16 +265,18 @@ class ProcessVector:
         return found
 
     def close(self) -> None:
-        """Close the environments in all processes, and end these."""
-        for unit in self.units:
-            unit.stepper.close()
+        """Close the environments in all processes, once their steps have ended, and end these."""
+        busy = [unit for unit in self.units if not unit.stepper.close() and self._goes_on]
         try:
             self.meanwhile(Order.close)
         finally:
             limit_ns = self._now_ns() + int(CLOSE_S * 1e9)
+            waited = [unit for unit in self.units if unit.state in ("running", "idle", "closing")]
+            busy = [unit for unit in busy if unit in waited]
+            while busy and self._now_ns() < limit_ns:
+                busy = [unit for unit in busy if not unit.stepper.close(SLICE_S)]
             for unit in self.units:
-                waits = unit.state in ("running", "idle", "closing")
-                unit.stepper.end(max((limit_ns - self._now_ns()) / 1e9, 0.0) if waits else 0.0)
+                unit.stepper.end(max((limit_ns - self._now_ns()) / 1e9, 0.0) if unit in waited else 0.0)
             self._block.segment.close()
 
     def _wait_for(self, unit: Supervised) -> None:

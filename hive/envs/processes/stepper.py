@@ -76,8 +76,11 @@ class Stepper(Protocol):
     def bound(self) -> None:
         """Keep its output within a size; it is called a few times a second."""
 
-    def close(self) -> None:
-        """Order it to close its environments and to exit, if no other order is open."""
+    def close(self, limit_s: float = 0.0) -> bool:
+        """Order it to close its environments and to exit, unless another order is open for longer than `limit_s`.
+
+        Return False in this case.
+        """
 
     def end(self, limit_s: float) -> None:
         """Wait at most `limit_s` for its exit after `close`; then kill it with all that it has started: it is gone."""
