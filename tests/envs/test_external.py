@@ -182,6 +182,20 @@ def test_a_program_that_has_played_its_episodes_is_neither_stepped_nor_reset(ser
     program.end(0.0)
 
 
+def test_a_program_that_is_started_again_plays_no_more_episodes_than_before(serve: Serve) -> None:
+    fake, plays = serve(step={"terminated": b"\1"}), np.array([1, 1])
+    program, row = started(Recipe("fake", connect=fake.address), plays)
+    do(program, "reset", [5])
+    do(program, "step", np.array([0]))
+    program.end(0.0)
+    do(program, "start", [EnvContext(3)])
+    do(program, "reset", [5])
+    for _ in range(2):
+        do(program, "step", np.array([0]))
+    assert [one["request"] for one in fake.requests] == ["hello", "reset", "step"] * 2
+    program.end(0.0)
+
+
 def test_hive_truncates_an_episode_at_the_length_that_the_program_declares(serve: Serve) -> None:
     program, row = started(Recipe("fake", connect=serve(hello={"max_episode_steps": 2}).address))
     do(program, "reset", [5])

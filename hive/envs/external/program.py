@@ -66,7 +66,6 @@ class Program(ProgramClient):
         self._run_specs = observation, action
         self._first = first
         self._plays = plays if self.count == 1 else None
-        self._played = 0
         self._reset_options: list[Mapping[str, Any]] = []
 
     def start(self, contexts: Sequence[EnvContext]) -> None:
@@ -92,6 +91,7 @@ class Program(ProgramClient):
         self._infos = Infos(self._checks, self._recipe.info)
         self._episodes = Episodes(self._checks, self.count, limit=said.max_episode_steps or 0)
         self._convert = action_converter(action)
+        self._played = 0  # so that the first step reads `plays`
 
     def _reset(self, seeds: Sequence[int]) -> Generator[int, None, None]:
         self._episodes.begin()
