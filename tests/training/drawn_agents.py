@@ -78,3 +78,23 @@ class InTurn(AtOnce):
             self.rewards = {"left": -1.0, "right": 1.0} if self.over else self.rewards
         others = [agent for agent in self.agents if agent != self.agent_selection]
         self.agent_selection = others[0] if others else self.agent_selection
+
+
+class Folded(InTurn):
+    """It is over at once if `left` folds, by action 1."""
+
+    def step(self, action: Any) -> None:
+        self.at = 3 if action == 1 and self.agent_selection == "left" else self.at
+        super().step(action)
+
+
+class Folder:
+    """Folds in every second episode."""
+
+    episodes = 0
+
+    def begin(self, seed: int | None) -> None:
+        self.episodes += 1
+
+    def __call__(self, observation: Any) -> int:
+        return int(self.episodes % 2 == 0)

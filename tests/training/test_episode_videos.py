@@ -15,7 +15,9 @@ from small_trainer import Page, config_of, weights_of
 from hive.config import Config
 from hive.records import RunDirectory
 from hive.records.sinks.drawing_marks import DrawingMarks
-from hive.training import Blueprint, EvaluationDue, Evaluator
+from hive.training import Blueprint, EvaluationDue, Evaluator, environment_of
+from hive.training.crew import Crew
+from hive.training.policies import Policies
 from hive.training.record.episode_videos import EpisodeVideos
 
 pytest.importorskip("imageio_ffmpeg", reason="needs the extra video")
@@ -54,10 +56,11 @@ class Setup:
 
     config: Config
     directory: RunDirectory
+    crew: Crew | None = None
     blueprint: Blueprint = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        self.blueprint = Blueprint(self.config)
+        self.blueprint = Blueprint(self.config) if self.crew is None else self.crew.first
         self.weights = weights_of(self.blueprint)
 
     def record(self, *turns: int, incarnation: int = 0, index: int = 0) -> FakeActor:
@@ -69,7 +72,7 @@ class Setup:
 
     def play(self, actor: FakeActor, drive: Callable[[EpisodeVideos], Any]) -> None:
         async def main() -> None:
-            videos = EpisodeVideos(self.blueprint, self.directory, actor)  # type: ignore[arg-type]
+            videos = EpisodeVideos(self.blueprint, self.directory, actor, self.crew)  # type: ignore[arg-type]
             task = asyncio.create_task(videos.run())
             await asyncio.sleep(0)
             await drive(videos)
@@ -117,6 +120,19 @@ def test_the_episodes_are_those_of_the_evaluation(tmp_path: Path) -> None:
     assert min(returns) == pytest.approx(evaluation.min, abs=0.051)
     assert all(": 4 pictures" in text for _, text in actor.lines)
     assert actor.counter("videos") == 5
+
+
+def test_episodes_that_end_in_the_same_step_have_a_video_each(tmp_path: Path) -> None:
+    """The bot folds in its first turn of every second episode, in which no policy has one."""
+    bot = {"policies__left__agents": '"left"', "policies__left__scripted": '"drawn_agents:Folder"'}
+    bot |= {"policies__right__agents": '"right"'}
+    counts = {"evaluation__episodes": 3, "evaluation__envs": 1, "evaluation__videos": 3}
+    config = config_of("drawn_agents:Folded", evaluation__every="{updates=4}", **bot, **counts)
+    crew = Crew.of(config, Policies.of(config, environment_of(config)), tmp_path, [None])
+    actor = Setup(config, RunDirectory.create(tmp_path, "test"), crew).record(4)
+    assert [text.partition(": ")[2] for _, text in actor.lines] == [
+        f"{pictures} pictures, return 0.0" for pictures in (5, 2, 5)
+    ]
 
 
 def test_the_newest_are_kept(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ class Play:
         Raises EnvironmentFailed; RuntimeError before `begin` and after the last step.
         """
         if self.over:
-            raise RuntimeError("no play has begun")
+            raise RuntimeError("no play has begun, or all its episodes have ended: call begin() first")
         self._enter(self._phases[0])
         # Seed before every step, because actors that share a process also share global generators.
         torch.default_generator.manual_seed((self._forward + self._steps) % TORCH_SEEDS)

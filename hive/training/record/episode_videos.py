@@ -35,7 +35,7 @@ from hive.envs import EnvContext, recipe_of
 from hive.envs.agents.seats import EndedEpisode, Seat
 from hive.envs.agents.table import Bots, seat_of_all
 from hive.envs.drawing.rendered_table import rendered_table
-from hive.envs.drawing.rendering import Rendered, choose_renderer, prepare_drawing, rendered_environment
+from hive.envs.drawing.rendering import Picture, Rendered, choose_renderer, prepare_drawing, rendered_environment
 from hive.envs.make import differs_by_environment
 from hive.errors import HiveError, RecordError
 from hive.experience import Purpose
@@ -234,20 +234,24 @@ class EpisodeVideos:
         numbers = range(first, self.videos, self.envs)
         player.play.quota[:] = len(numbers)
         player.play.begin(0 if self.blueprint.config.evaluation.same_starts else due.turn, first)
-        for number in numbers:
+        ended: list[EndedEpisode] = []
+        pictures: list[Picture] = []
+        for number in numbers:  # one step may end several: a bot may play an episode alone
             path = evaluation_video(self.folder, due.turn, number, player.suffix)
-            ended: list[EndedEpisode] = []
             with ExitStack() as stack:
                 writer = stack.enter_context(video_writer(path, player.rendered.fps))
                 rest_s = 0.0
-                while not (ended or writer.full):
+                while True:
+                    while pictures and not (pictures[0].first and writer.pictures):
+                        await asyncio.to_thread(writer.add, pictures.pop(0).pixels)  # may wait for ffmpeg
+                    if ended or writer.full:
+                        break
                     await asyncio.sleep(rest_s)
                     await self._may_play.wait()
                     begun = time.process_time()
                     ended = self._step(player)
                     rest_s = REST * (time.process_time() - begun)
-                    for picture in player.rendered.take():
-                        await asyncio.to_thread(writer.add, picture.pixels)  # may wait for ffmpeg
+                    pictures += player.rendered.take()
                     self._mark_drawn(due)
                 await _finish(stack.pop_all(), writer)
             self.actor.status.count("videos")
@@ -256,9 +260,10 @@ class EpisodeVideos:
             self.actor.log.info("recorded %s: %d pictures, %s", path.name, writer.pictures, shown)
             if not ended:
                 return
+            del ended[0]
 
     def _step(self, player: _Player) -> list[EndedEpisode]:
-        """Make one step with its pictures. Return the episode that has ended."""
+        """Make one step with its pictures. Return the episodes that have ended."""
         self.actor.status.enter(self._phase)
         return player.play.step()
 
