@@ -412,3 +412,21 @@ def test_attributes_reach_those_that_are_on_their_way_back() -> None:
     recover(world)
     assert [stepper.changed for stepper in world.steppers] == [1] * len(world.steppers)
     assert world.wrong == []
+
+
+def test_one_that_fails_while_its_neighbour_takes_attributes_gets_them_once_it_is_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = dict.fromkeys(range(9), 1)
+    monkeypatch.setattr("hive.envs.processes.supervised.resident_bytes", sizes.__getitem__)
+    world = failing(replace(LIMITS, memory_bytes=100))
+    world.collect(1)
+    last = len(world.steppers) - 1
+    world.slow[0] = LIMITS.step_s * 0.9
+    world.time.sleep(1.0)
+    sizes[last] = 101
+    world.on_wait = lambda: sizes.update({last: 1}) if world.failures else None
+    world.vector.set_attributes({"wind": 3.0})
+    recover(world)
+    assert [stepper.changed for stepper in world.steppers] == [1] * len(world.steppers)
+    assert (len(world.failures), world.wrong) == (1, [])

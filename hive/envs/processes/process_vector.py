@@ -221,9 +221,11 @@ class ProcessVector:
         """Give every environment these values before its next reset."""
         self._attributes = {**self._attributes, **values}
         self._block.write_changes(self.options, values)
-        changed = [unit for unit in self.units if unit.state in ("running", "idle") and not unit.has_seam]
-        for unit in changed:
-            self._change(unit)
+        changed: list[Supervised] = []
+        for unit in self.units:  # one may fail while another one is waited for
+            if unit.state in ("running", "idle") and not unit.has_seam:
+                changed.append(unit)
+                self._change(unit)
         self._block.write_changes(self.options, self._attributes)  # for those that start later, or have begun to
         for unit in self.units:
             unit.is_behind = unit not in changed or unit.has_seam
