@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import errno
 import multiprocessing
 import os
 import random
@@ -338,6 +339,17 @@ def test_a_vector_that_leaves_its_helpers_has_all_environments_itself(opened: li
 def test_hive_chooses_no_helpers_for_environments_that_draw_while_they_are_measured(opened: list[Any]) -> None:
     opened.append(vector := vector_of(helping(SlowDraws, 1, chosen=True), 2))
     assert isinstance(vector, PythonVector)
+
+
+def test_hive_does_without_helpers_that_cannot_be_started(opened: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", fork)
+    opened.append(vector := vector_of(helping(Slow, 1, chosen=True), 2))
+    assert isinstance(vector, PythonVector)
+    with pytest.raises(EnvironmentFailed, match="environments 1 to 1 cannot be started: Resource temporarily"):
+        vector_of(helping(Slow, 1), 2)
 
 
 def test_an_error_without_helpers_comes_once(opened: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

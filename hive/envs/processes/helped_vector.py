@@ -83,14 +83,16 @@ def helped_vector(
     count, seeds = len(contexts), [one.seed for one in contexts]
     if helping.number == 0 or count < 2:
         return helping.make(0, count, options, seeds)
-    vector = HelpedVector(helping, count)
+    vector = None
     try:
+        vector = HelpedVector(helping, count)
         if not helping.chosen or vector.is_worth_it(options):
             vector.make_environments(contexts, options)
             return vector
         vector.close()
     except Exception:
-        vector.close()
+        if vector is not None:
+            vector.close()
         if not helping.chosen:
             raise
         helping.seed()  # environments that number themselves, for ports, need one process
@@ -124,9 +126,10 @@ class HelpedVector(ProcessVector):
     def _helper(self, block: RowBlock, number: int, first: int, count: int) -> Stepper:
         try:
             self.helpers.append(_Helper(self.helping, block, number, first, count))
-        except OSError:  # no room for another process
+        except OSError as error:  # no room for another process
             self.close()
-            raise
+            what = f"the helper of environments {first} to {first + count - 1}"
+            raise EnvironmentFailed(f"{what} cannot be started: {error.strerror}") from error
         return self.helpers[-1]
 
     @property
