@@ -31,6 +31,7 @@ from hive.envs.external.process import Listener
 from hive.envs.external.program import Program, describe_program
 from hive.envs.make import differs_by_environment, make_environment
 from hive.envs.processes.ending import MARK
+from hive.envs.processes.supervised import Failure, Limits, Supervised
 from hive.envs.recipe import Recipe
 from hive.envs.spaces.actions import action_spec
 from hive.envs.spaces.observation import observation_spec
@@ -244,6 +245,19 @@ def test_several_environments_with_a_dictionary_a_mask_and_several_kinds_of_acti
         "b": np.array([2, 1], "<i8").tobytes(),
     }
     program.end(0.0)
+
+
+def test_a_reset_of_several_environments_that_fails_names_all_of_them(serve: Serve) -> None:
+    hello, failures = {**HELLO, "count": 2}, list[Failure]()
+    program, _ = program_of(Recipe("fake", connect=serve(hello=hello, reset=lambda request: None).address), hello)
+    limits = Limits(LIMIT_S, LIMIT_S, LIMIT_S)
+    unit = Supervised(program, slice(0, 2), 1, limits, time.monotonic_ns, lambda *_: 0, failures.append)
+    unit.start([EnvContext(4), EnvContext(5)])
+    unit.seeds = [0, 1]
+    while not failures:
+        unit.tend(LIMIT_S)
+    program.end(0.0)
+    assert failures[0].what.startswith("envs 4 to 5 failed while being reset")
 
 
 def _twice(request: dict[str, Any]) -> bytes:

@@ -14,6 +14,7 @@ from hive.errors import EnvironmentFailed, UsageError
 from hive.policy.loaded import Policy
 from hive.records import write_checkpoint
 from hive.training import Blueprint, Evaluation, evaluate
+from hive.training.evaluate.playing import joined
 
 
 def saved(root: Path, config: Config, *, wanted: int | None = None) -> Policy:
@@ -98,3 +99,17 @@ def test_an_environment_that_fails_is_named_and_closed(tmp_path: Path) -> None:
     policy = saved(tmp_path, config_of("small_environments:Fails", env__options="{when=99}"))
     with pytest.raises(EnvironmentFailed, match="Fails"):
         evaluate(policy, config_of("small_environments:Fails", env__options="{when=3}"), episodes=2)
+
+
+def test_several_evaluations_are_joined_in_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Evaluation(7, 6, 96, 1.5, 2, 4.0, 0.0, 4.0, 4.0, 9.0, 1.0, {"luck": 1.0}, 1, True)
+    other = Evaluation(7, 6, 96, 1.5, 6, 8.0, 0.0, 8.0, 8.0, 1.0, 2.0, {}, 0, False)
+    root = 3.0**0.5
+    assert joined([one, other]) == Evaluation(7, 6, 96, 1.5, 8, 7.0, root, 4.0, 8.0, 3.0, 3.0, {"luck": 1.0}, 1, False)
+
+    class More(Evaluation):
+        longest: int = 0
+
+    monkeypatch.setitem(joined.__globals__, "Evaluation", More)
+    with pytest.raises(KeyError, match="longest"):
+        joined([one, other])

@@ -38,8 +38,8 @@ class _Pollable(Protocol):
 class ProgramClient:
     """One program with its conversation. An order is a generator, as in `Conversation`; one is open at a time.
 
-    output: the file for what it prints; None: in memory. After a failure only `tail` and `end`
-    may be called; after `end`, `start` starts it again.
+    output: the file for what it prints; None: in memory. After a failure no order may be given; after `end`, `start`
+    starts it again.
     """
 
     def __init__(self, recipe: Recipe, *, output: Path | None = None) -> None:
@@ -55,7 +55,7 @@ class ProgramClient:
         self._work: Generator[int, None, None] | None = None
         self._event = PAUSE
         self._failure: EnvironmentFailed | None = None
-        self._doing = Doing("start", 0, time.monotonic_ns())
+        self._doing = Doing("start", None, time.monotonic_ns())
         self._tail = ""
         self._looked_s = 0.0
 
@@ -143,7 +143,7 @@ class ProgramClient:
     def order(self, activity: Activity, work: Callable[[], Generator[int, None, None]]) -> None:
         """Begin an order. A failure is raised by `done`."""
         assert self._work is None, "one order is open at a time"
-        self._doing = Doing(activity, 0, time.monotonic_ns())
+        self._doing = Doing(activity, None, time.monotonic_ns())
         self._work = work()
         try:
             self._advance()
@@ -153,7 +153,7 @@ class ProgramClient:
     def _opened(self, said: Hello) -> None:
         """Take the answer to `hello`. Raises Misbehaved and EnvironmentFailed."""
 
-    def _now_doing(self, activity: Activity, environment: int) -> None:
+    def _now_doing(self, activity: Activity, environment: int | None) -> None:
         self._doing = Doing(activity, environment, time.monotonic_ns())
 
     def _advance(self) -> bool:

@@ -114,7 +114,7 @@ class Program(ProgramClient):
             if row.truncated[index]:
                 row.final_index[index] = checks.final(index, at(observations, index), row.finals)
         if ended and not self._episodes.resting:
-            self._now_doing("reset", ended[0])
+            self._now_doing("reset", ended[0] if len(ended) == 1 else None)
             following = yield from talk.reset(ended, None, [self._reset_options[index] for index in ended])
             observations = _replaced(observations, ended, following)
         checks.batches(observations, row.observations)

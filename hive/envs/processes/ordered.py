@@ -91,7 +91,7 @@ class Ordered(ABC):
         activity, environment, since_ns = (int(value) for value in self._doing)
         if self._order != "start" and since_ns > self._since_ns:  # it has come to another environment, or to a reset
             return Doing(ACTIVITIES[activity], environment, since_ns)
-        return Doing(self._order, 0, self._since_ns)
+        return Doing(self._order, None, self._since_ns)
 
     def close(self, limit_s: float = 0.0) -> bool:
         """Order it to close its environments and to exit, unless another order is open for longer than `limit_s`."""

@@ -1,4 +1,4 @@
-"""What steps some environments of a vector for a collector: an environment process, or a program behind a socket."""
+"""What steps some environments of a vector for it: a helper, an environment process, or a program behind a socket."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ ACTIVITIES: tuple[Activity, ...] = ("start", "reset", "step")
 class Doing:
     """What a stepper does now.
 
-    environment: the number of the one that it is about, among the stepper's own. since_ns: of CLOCK_MONOTONIC.
+    environment: the number of the one that it is about, among the stepper's own; None: it may be any of them. since_ns:
+    of CLOCK_MONOTONIC.
     """
 
     activity: Activity
-    environment: int
+    environment: int | None
     since_ns: int
 
 
@@ -51,8 +52,8 @@ class Stepper(Protocol):
     def done(self, limit_s: float) -> bool:
         """Wait for the end of the open order, at most `limit_s`; return whether it has ended.
 
-        Raises EnvironmentFailed with a text that says what failed. It is the last call but `tail`, `left` and `end`
-        then.
+        Raises EnvironmentFailed with a text that says what failed. Only `doing`, `pids`, `tail`, `left`, `close` and
+        `end` follow then.
         """
 
     def left(self, limit_s: float) -> bool:

@@ -273,8 +273,8 @@ class Supervised:
         if for_good:
             self.stepper.left(CLOSE_S)
             self.stepper.end(0.0)
-        indices = [one.index for one in self.contexts]
-        indices = indices if len(self.contexts) == 1 or doing.activity != "reset" else indices[doing.environment :][:1]
+        is_one = doing.activity == "reset" and doing.environment is not None
+        indices = [self.contexts[doing.environment or 0].index] if is_one else [one.index for one in self.contexts]
         failure = Failure(
             indices,
             doing.activity,

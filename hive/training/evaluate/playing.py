@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from hive.config import Config
@@ -190,26 +190,26 @@ def joined(played: Sequence[Evaluation]) -> Evaluation:
     if len(played) == 1:
         return first
     counts = [one.episodes for one in played]
-    total = sum(counts)
     mean = _weighted([one.mean_return for one in played], counts)
     spread = _weighted([one.deviation**2 + (one.mean_return - mean) ** 2 for one in played], counts)
     names = dict.fromkeys(name for one in played for name in one.info)
     having = {name: [one for one in played if name in one.info] for name in names}
-    return replace(
-        first,
-        episodes=total,
-        mean_return=mean,
-        deviation=math.sqrt(spread),
-        min=min(one.min for one in played),
-        max=max(one.max for one in played),
-        mean_length=_weighted([one.mean_length for one in played], counts),
-        wall_s=sum(one.wall_s for one in played),
-        cut=sum(one.cut for one in played),
-        info={
+    values = {name: getattr(first, name) for name in ("turn", "updates", "env_steps", "seconds")} | {
+        "episodes": sum(counts),
+        "mean_return": mean,
+        "deviation": math.sqrt(spread),
+        "min": min(one.min for one in played),
+        "max": max(one.max for one in played),
+        "mean_length": _weighted([one.mean_length for one in played], counts),
+        "wall_s": sum(one.wall_s for one in played),
+        "cut": sum(one.cut for one in played),
+        "balanced": all(one.balanced for one in played),
+        "info": {
             name: _weighted([one.info[name] for one in ones], [one.episodes for one in ones])
             for name, ones in having.items()
         },
-    )
+    }
+    return Evaluation(**{field.name: values[field.name] for field in fields(Evaluation)})  # of each field, or KeyError
 
 
 def _weighted(values: Sequence[float], counts: Sequence[int]) -> float:
