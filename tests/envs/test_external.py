@@ -185,7 +185,7 @@ def test_a_program_that_has_played_its_episodes_is_neither_stepped_nor_reset(ser
 
 def test_a_program_that_is_started_again_plays_no_more_episodes_than_before(serve: Serve) -> None:
     fake, plays = serve(step={"terminated": b"\1"}), np.array([1, 1])
-    program, row = started(Recipe("fake", connect=fake.address), plays)
+    program, _ = started(Recipe("fake", connect=fake.address), plays)
     do(program, "reset", [5])
     do(program, "step", np.array([0]))
     program.end(0.0)

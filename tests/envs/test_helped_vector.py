@@ -117,6 +117,23 @@ class Fails(Counting):
         return super().step(action)
 
 
+class FailsLater(Counting):
+    """Raises in its first step, with the seed 102 at once, with 101 after a word."""
+
+    word = -1
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.seed = seed
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        if self.seed == 100:
+            return super().step(action)
+        if self.seed == 101:
+            os.read(self.word, 1)
+        raise ValueError(f"environment {self.seed} fell over")
+
+
 class Refuses(Counting):
     """Refuses to be reset within its episode, but not in this process."""
 
@@ -262,6 +279,35 @@ def test_an_error_of_a_helper_is_that_of_the_environment(opened: list[Any]) -> N
     assert errors[0] == errors[1]
     assert "raised ValueError: it fell over" in errors[0][0]
     assert "(env 1, step 3 of this collector)" in errors[0][0]
+
+
+def test_of_two_errors_the_one_of_the_first_environment_is_raised(
+    opened: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FailsLater.word, end = os.pipe()
+    given = helping(FailsLater, 2)
+    opened.append(vector := vector_of(given, 3))
+    assert isinstance(vector, HelpedVector)
+    second, looks = vector.helpers[1], list[bool]()
+
+    def once_the_second_has_failed() -> None:
+        looks.append(second._word.answered(0.0, False) is not None)
+        if sum(looks) == 2:  # it was looked at meanwhile
+            os.write(end, b"x")
+
+    monkeypatch.setattr(vector, "_slice", once_the_second_has_failed)
+    with pytest.raises(EnvironmentFailed, match="environment 101 fell over"):
+        played(vector, given)
+    for fd in (FailsLater.word, end):
+        os.close(fd)
+
+
+@pytest.mark.parametrize("helpers", [0, 1])
+def test_a_step_before_the_first_reset_is_an_error(opened: list[Any], helpers: int) -> None:
+    given = helping(lambda: gymnasium.wrappers.OrderEnforcing(Counting()), helpers)
+    opened.append(vector := vector_of(given, 2))
+    with pytest.raises((EnvironmentFailed, RuntimeError), match="before"):
+        vector.step(np.zeros(2, np.int64), StepRow.allocate(given.observation, 2))
 
 
 def test_a_helper_that_is_killed_is_an_error_that_names_it(opened: list[Any]) -> None:

@@ -32,7 +32,7 @@ class LoneSeat:
 
 
 class LoneTable:
-    """A table, as `hive.envs.agents.table.Table` describes it, of a vector. observation: that the policy sees.
+    """A table, as `hive.envs.agents.playable.Table` describes it, of a vector. observation: that the policy sees.
 
     info: the names of the values of `info` in the vector's rows.
     """

@@ -167,13 +167,18 @@ class ProcessVector:
         np.copyto(self._last, observations)
 
     def step(self, actions: NDArray[Any], row: StepRow) -> None:
-        """Step every environment that can be stepped once with stored `actions` [B, ...]; write `row`."""
+        """Step every environment that can be stepped once with stored `actions` [B, ...]; write `row`.
+
+        Raises RuntimeError before the first reset.
+        """
         for unit in self.units:
             if unit.has_seam:
                 unit.tend()
             elif unit.is_behind:
                 self._change(unit)
         while not any(unit.state == "running" for unit in self.units):
+            if any(unit.state == "idle" for unit in self.units):
+                raise RuntimeError("no episode has begun: call reset() before the first step()")
             self._tend([unit for unit in self.units if unit.state != "left out"])
         stepped = [unit for unit in self.units if unit.state == "running" and not unit.has_seam]
         np.copyto(self._block.arrays["actions"], actions)
@@ -282,9 +287,10 @@ class ProcessVector:
             self._block.segment.close()
 
     def _wait_for(self, unit: Supervised) -> None:
-        """Wait until one has stepped or failed; all others are looked after meanwhile."""
+        """Wait until one has stepped or failed; all others are looked after meanwhile, unless their errors are passed
+        on: the first environment's comes first."""
         while not (unit.has_seam or unit.has_stepped(SLICE_S)):
-            for other in self.units:
+            for other in self.units if self._goes_on else ():
                 if other.has_seam:
                     other.tend()
                 elif other is not unit:

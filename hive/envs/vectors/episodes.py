@@ -43,7 +43,7 @@ class Episodes:
         self._left = None
 
     def play(self, episodes: NDArray[np.int64]) -> None:
-        """Let each environment play so many more episodes [B]; as of `hive.envs.vectors.vector.play`."""
+        """Let each environment play so many more episodes [B]; as of `hive.envs.vectors.vector.let_play`."""
         self._left = episodes.copy()
 
     @property

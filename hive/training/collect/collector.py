@@ -324,7 +324,9 @@ class Collector:
         natively: whether its actions may be chosen by native code, row by row.
         """
         prepared = self._prepare(rollout)
-        self._begin(sequence)
+        if self.status:
+            self.status.enter(self.phases[0])  # drawing the noise of all steps is part of the policy's time
+            self.status.begin_rollout(sequence)
         if self._drawn is None or self._drawn.sequence != sequence:
             self.draw(rollout, sequence)
         assert self._drawn is not None
@@ -367,17 +369,6 @@ class Collector:
         self.begins = False
         if self.status:
             self.status.enter(self.status.runtime)
-
-    def _begin(self, sequence: int) -> Callable[[int], object]:
-        """Begin a rollout on the status page, and return the function that enters a phase there.
-
-        The phase is that of the policy, because drawing the noise of all steps is part of its time.
-        """
-        if self.status is None:
-            return _no_status
-        self.status.enter(self.phases[0])
-        self.status.begin_rollout(sequence)
-        return self.status.enter
 
     def _begin_natively(
         self,
