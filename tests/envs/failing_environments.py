@@ -106,7 +106,8 @@ class Failing(gymnasium.Env[Any, Any]):
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def wait_for_a_word(self) -> None:
-        Path(self.path).read_text()
+        while not Path(self.path).exists():
+            wait(0.01)
 
     def hang(self) -> None:
         wait(FOREVER_S)
