@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hive
@@ -325,6 +326,13 @@ def test_an_option_that_has_its_value_again_before_it_holds_constructs_nothing()
     assert changes.at(7) == changes.at(5)
     changes.add(7, "option", "length", 8)
     assert (changes.at(7).built, changes.at(7).options) == (7, {"length": 8})
+
+
+def test_an_array_replaces_one_of_the_same_round() -> None:
+    changes = Changes()
+    for values in ([1, 2], [3, 4], [3, 4]):
+        changes.add(5, "attribute", "levels", np.array(values))
+    assert [one.tolist() for one in changes.at(5).attributes.values()] == [[3, 4]]
 
 
 @pytest.mark.parametrize(

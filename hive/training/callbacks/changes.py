@@ -57,7 +57,7 @@ class Changes:
         that another one replaces before it holds.
         """
         before = self.changes
-        self.changes = [one for one in before if one[:3] != (first, kind, name) or one.value == value]
+        self.changes = [one for one in before if one[:3] != (first, kind, name) or pack(one.value) == pack(value)]
         known = next((one for one in reversed(self.changes) if (one.kind, one.name) == (kind, name)), None)
         if kind == OPTION and known is not None and pack(known.value) == pack(value):
             return
