@@ -318,8 +318,9 @@ def change_texts(before: Config, after: Config) -> dict[str, str]:
 
 
 def _has_falling_key(config: Config) -> bool:
-    keys = [field.name for field in fields(config.algorithm) if field.name.endswith("_schedule")]
-    return any(getattr(config.algorithm, key) in ("linear", "cosine") for key in keys)
+    tables = [one.algorithm for one in (config, *config.learners.values())]
+    schedules = (getattr(one, key.name) for one in tables for key in fields(one) if key.name.endswith("_schedule"))
+    return any(schedule in ("linear", "cosine") for schedule in schedules)
 
 
 def _check_replay(directory: RunDirectory, chosen: Checkpoint, before: Config, after: Config) -> None:

@@ -323,6 +323,13 @@ def test_changes_that_break_exactness_are_refused_with_exact(
     assert config_of(run) != load_config("cart.toml", text=before.decode())
 
 
+def test_the_end_of_the_run_matters_to_a_policy_with_a_key_that_falls(run: RunDirectory) -> None:
+    falling = '[policies.a]\nagents = "a"\nalgorithm = { learning_rate_schedule = "linear" }\n[policies]\nb = "b"\n'
+    run.resolved_file.write_text(render(load_config("cart.toml", text=GIVEN + falling)))
+    with pytest.raises(UsageError, match=r"not be exact with another run\.steps"):
+        prepare("cart-1", exact=True, sets=["run.steps=9"])
+
+
 def test_points_do_not_follow_the_end_of_the_run(run: RunDirectory) -> None:
     config = load_config(run.resolved_file, ["algorithm.learning_rate_schedule=[[0, 1e-3], [500, 1e-4]]"])
     run.resolved_file.write_text(render(config))
