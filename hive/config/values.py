@@ -8,6 +8,8 @@ would not equal itself.
 from __future__ import annotations
 
 import difflib
+import hashlib
+import json
 import math
 import re
 from collections.abc import Iterable
@@ -44,6 +46,11 @@ def free_fault(value: object, depth: int = VALUE_DEPTH) -> tuple[str | int, ...]
                 return (step, *fault)
         return None
     return None if isinstance(value, bool | str) or is_number(value) else ()
+
+
+def digest_of(value: Any) -> str:
+    """Return a short digest of a value of a config; the order of the keys of a table does not matter."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def toml_text(value: Any) -> str:

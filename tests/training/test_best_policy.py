@@ -238,9 +238,9 @@ def test_returns_are_balanced_if_they_vary_and_their_sums_do_not(returns: list[l
 class Fixture:
     """A run directory and writers of its best policy."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **values: Any) -> None:
         self.directory = RunDirectory.create(folder, "test")
-        self.blueprint = Blueprint(config_of("small_environments:OneState"))
+        self.blueprint = Blueprint(config_of("small_environments:OneState", **values))
         self.weights = weights_of(self.blueprint)
 
     def writer(self) -> BestPolicy:
@@ -284,6 +284,24 @@ def test_a_successor_and_a_resumed_run_keep_the_best_policy_unless_it_is_beaten(
     assert [path.name for path in fixture.directory.best.iterdir()] == ["000009"]
     assert fixture.offer(successor, 3, 4.5) == (9, 5.0)
     assert fixture.offer(successor, 4, 5.5) == (4, 5.5)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [EVALUATED, {"env__options": "{size = 2}"}, {**EVALUATED, "evaluation__max_steps": 50}],
+)
+def test_a_best_policy_that_was_measured_otherwise_does_not_compare(
+    tmp_path: Path, values: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    fixture = Fixture(tmp_path, **(EVALUATED if "evaluation__max_steps" in values else {}))
+    fixture.offer(fixture.writer(), 9, 135.8)
+    fixture.blueprint = Blueprint(
+        config_of("small_environments:OneState", **values), environment=fixture.blueprint.environment
+    )
+    with caplog.at_level(logging.INFO):
+        assert fixture.offer(fixture.writer(), 12, 50.0) == (12, 50.0)
+    assert "that of update 9 was chosen by other returns" in caplog.messages[0]
+    assert fixture.offer(fixture.writer(), 15, 49.0) == (12, 50.0)
 
 
 def test_a_predecessor_killed_between_writing_and_removing_leaves_the_better_one(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@
     otherwise                      the recorder gets the policies that have played with the highest mean returns
     otherwise, checkpoint.every = {}     no policy is kept
 
-What is on disk determines what is best. So a successor of a killed process, a resumed run and the next stage of a
-scaled run continue with the same best policy, and a kill loses one candidate at most. Training reads nothing of this.
+What is on disk determines what is best, unless it was measured otherwise (`measure_of`). So a successor of a killed
+process, a resumed run and the next stage of a scaled run continue with the same best policy, and a kill loses one
+candidate at most. Training reads nothing of this.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hive.config import Config
+from hive.config.values import digest_of
 from hive.envs.agents.seats import TEAM
 from hive.errors import RecordError
 from hive.records import JSON, RunDirectory, best_policy, only_writer, remove_unfinished, replace_best
@@ -34,6 +37,8 @@ from hive.training.update.learner import RETURNS_KEPT
 # lasted for 2 % of the run is not missed.
 BEST_SPACING = 0.02
 MEAN_RETURN = "mean_return"  # the default of evaluation.best_by
+# Keys of [env] on which returns depend.
+PLAYED = ("id", "command", "options", "reset_options", "each", "preset", "wrappers")
 SAME_SUM = 1e-5  # largest difference between sums of returns that are equal, as a share of the largest return
 
 
@@ -84,6 +89,14 @@ def best_by(blueprint: Blueprint) -> str | None:
     return "training" if blueprint.config.checkpoint.every and sendable else None
 
 
+def measure_of(config: Config, by: str | None) -> dict[str, JSON]:
+    """Return what two values of policies must have in common to be compared. by: as `best_by` returns it."""
+    evaluated = by == "evaluation"
+    env = config.evaluation_env if evaluated else config.env
+    plays = [getattr(env, name) for name in PLAYED], config.evaluation.max_steps if evaluated else 0
+    return {"by": by, "best_by": config.evaluation.best_by if evaluated else MEAN_RETURN, "plays": digest_of(plays)}
+
+
 class BestSchedule:
     """The learner's choice of turns at which the policy that played may be the best by training return.
 
@@ -123,17 +136,22 @@ class BestPolicy:
         self.root = directory.best
         self.ownership = Ownership(RunDirectory(folder_of_run(directory.path)))
         self.log = log
-        self.best_by = blueprint.config.evaluation.best_by if best_by(blueprint) == "evaluation" else MEAN_RETURN
+        self.measure = measure_of(blueprint.config, best_by(blueprint))
         with only_writer(self.root.parent):
             remove_unfinished(self.root)  # left by an incarnation that was killed
             self._read()
 
     def _read(self) -> None:
         best = best_policy(self.root)
-        self.value, self.turn, self.balanced = -math.inf, 0, False
-        if best is not None and best.mean_return is not None and best.state.get("best_by", MEAN_RETURN) == self.best_by:
+        self.value, self.turn, self.balanced, self.replaces = -math.inf, 0, False, ""
+        if best is None or best.mean_return is None:
+            return
+        before = {"best_by": MEAN_RETURN, **best.state}  # runs of earlier versions have no digest
+        if all(before.get(name, value) == value for name, value in self.measure.items()):
             self.value, self.turn = float(best.state.get("value", best.mean_return)), best.update
             self.balanced = best.state.get("balanced") is True
+        else:
+            self.replaces = f"; that of update {best.update} was chosen by other returns, which do not compare"
 
     def offer(
         self,
@@ -163,9 +181,8 @@ class BestPolicy:
         state: dict[str, JSON] = {
             "mean_return": mean_return,
             "value": value,
-            "best_by": self.best_by,
+            **self.measure,
             "episodes": episodes,
-            "by": best_by(self.blueprint),
             "env_steps": env_steps,
             "updates": updates,
             "balanced": balanced or (self.balanced and is_same(value, self.value)),
@@ -185,7 +202,8 @@ class BestPolicy:
             return
         self.balanced = state["balanced"] is True
         self.value, self.turn = value, turn
-        self.log.info("the best policy is that of update %d: mean return %s", turn, return_text(mean_return))
+        shown = return_text(mean_return) + self.replaces
+        self.log.info("the best policy is that of update %d: mean return %s", turn, shown)
 
     def _is_better(self, value: float, turn: int, balanced: bool) -> bool:
         if (balanced or self.balanced) and is_same(value, self.value):
