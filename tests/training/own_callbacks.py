@@ -125,3 +125,12 @@ class StopsAfter:
         event.log(counted=self.counted)
         if self.counted == self.rounds:
             event.stop("enough")
+
+
+class Sets:
+    """Sets a key and an option after the second round."""
+
+    def on_round(self, event: Any) -> None:
+        if event.number == 2:
+            event.set("algorithm.entropy_weight", 0.5)
+            event.env.options(length=8)

@@ -15,21 +15,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_trainer import LIMIT_S, config_of
 
 import hive
 from hive.errors import ActorFailed, CallbackFailed, ConfigError, HiveError, PlatformError, TopologyError, UsageError
 from hive.integrations.optuna import Pruning
 from hive.launch.resuming import prepare
-from hive.records import list_checkpoints, read_jsonl, read_resume_point
+from hive.records import RunDirectory, list_checkpoints, read_jsonl, read_resume_point
 from hive.records.owner import give_up
 from hive.runtime.process.spawning import CALLBACKS
+from hive.schemes import build
+from hive.testing import run_inline
+from hive.training import Blueprint, LearnerActor
 from hive.training.callbacks import caller
 from hive.training.callbacks.callback_actor import UserThread
 from hive.training.callbacks.caller import Caller
+from hive.training.callbacks.calling import restore
 from hive.training.callbacks.changes import Changes, first_round
 from hive.training.callbacks.events import Actions, Callback, EvaluationEvent, RoundEvent, handlers_of
 from hive.training.callbacks.messages import CallbacksState
 from hive.training.callbacks.rules import Curriculum, StopAtEvaluation, StopWhenNoBetter
+from hive.training.callbacks.start import state_at_start
 from hive.training.resume_barriers import NoBarriers, ResumeBarriers
 from hive.training.update.evaluation_schedule import EvaluationSchedule
 
@@ -432,6 +438,97 @@ def test_a_curriculum_makes_environments_with_its_options() -> None:
 def test_keys_that_do_not_fit_are_refused(sets: list[str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         hive.load_config("x.toml", sets, text='[env]\nid = "CartPole-v1"\n')
+
+
+# --- a run that is resumed with another config
+
+
+def begun(result: hive.Result, *sets: str) -> CallbacksState:
+    """The state with which a run continues."""
+    folder = Path(result.directory)
+    config = hive.load_config(folder / "resolved.toml", list(sets))
+    return state_at_start(Blueprint(config, list_checkpoints(folder / "checkpoints")[-1]))
+
+
+def held(state: CallbacksState) -> dict[str, Any]:
+    """What callbacks have changed and holds in the end, by its name."""
+    values = Changes(state.changes).at(10**9)
+    return {**values.options, **values.keys}
+
+
+def test_a_key_or_option_that_a_resume_changes_replaces_what_a_callback_has_set() -> None:
+    result = trained("own_callbacks:Sets")
+    assert begun(result).packed() == state_of(result).packed(), "an exact resume continues from the same"
+    assert held(begun(result, "run.steps=1000")) == {"length": 8, "entropy_weight": 0.5}
+    assert held(begun(result, "algorithm.entropy_weight=0.2")) == {"length": 8}
+    assert held(begun(result, "env.options={length = 6}")) == {"entropy_weight": 0.5}
+
+
+def test_what_hive_set_has_changed_before_a_callback_is_no_change_of_a_resume(tmp_path: Path) -> None:
+    class Changed(LearnerActor):
+        async def setup(self) -> None:
+            await super().setup()
+            await self.update_algorithm_parameter("algorithm.entropy_weight", 0.2)
+
+    sets = {"run__callbacks": '["own_callbacks:Sets"]', "run__steps": 6 * ROUND_STEPS, "env__options": "{length = 4}"}
+    config = config_of("own_callbacks:Leveled", **sets)
+    directory = RunDirectory.create(tmp_path, "test")
+    topology = build(config, directory.path)
+    topology["learner"].cls = Changed
+    run_inline(topology, seconds=LIMIT_S)
+    checkpoint = list_checkpoints(directory.checkpoints)[-1]
+    states = [
+        state_at_start(
+            Blueprint(config_of("own_callbacks:Leveled", **sets, algorithm__entropy_weight=weight), checkpoint)
+        )
+        for weight in (0.2, config.algorithm.entropy_weight)
+    ]
+    assert [held(state).get("entropy_weight") for state in states] == [0.5, None]
+
+
+STAGES = (
+    "{steps = 32, options = {length = 8}}",
+    "{steps = 64, options = {length = 9}}",
+    "{return = 99, options = {length = 5}}",
+)
+
+
+@pytest.mark.parametrize(
+    ("sets", "stage", "length"),
+    [
+        (["run.steps=1000"], 2, 9),
+        (["env.options={length = 6}"], 2, 9),
+        ([f"env.curriculum=[{', '.join(STAGES)}]"], 2, 9),
+        ([f"env.curriculum=[{STAGES[0]}, {STAGES[2]}]"], 1, 8),
+        ([f"env.curriculum=[{STAGES[1]}]"], 0, None),
+        (["env.curriculum=[]"], 0, None),
+    ],
+)
+def test_a_resume_takes_back_the_stages_that_it_changes(sets: list[str], stage: int, length: int | None) -> None:
+    result = trained(env={"curriculum": [{"steps": n, "options": {"length": m}} for n, m in ((32, 8), (64, 9))]})
+    state = begun(result, *sets)
+    assert held(state).get("length") == length
+    rule = Curriculum([])
+    restore(rule, state.states["env.curriculum"])
+    assert (rule.stage, rule.begins) == (stage, 4 if stage == 2 else 0)
+    rule.on_round(RoundEvent(number=7, **{**COUNTS, "number_of_episodes": 500}))
+    assert (rule.episodes == 500) == (stage < 2), "only later episodes tell whether the next stage is due"
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        ("run.stop_after_evaluations=9", {"run.stop_at_evaluation", "run.stop_when_no_better", "best"}),
+        ("run.stop_at_evaluation=1.0", {"run.stop_when_no_better", "best"}),
+        ('evaluation.best_by="info/level"', set()),
+        ("evaluation.max_steps=3", set()),
+        ("evaluation.env={options = {length = 9}}", set()),
+    ],
+)
+def test_evaluations_count_anew_after_another_goal_or_measure(change: str, kept: set[str]) -> None:
+    rules = {"stop_at_evaluation": 0.0, "stop_after_evaluations": 5, "stop_when_no_better": 5}
+    state = begun(trained(run=rules), change)
+    assert {*state.states, *(["best"] if state.best is not None else [])} == kept
 
 
 # --- Optuna

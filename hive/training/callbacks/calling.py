@@ -107,7 +107,7 @@ def _follow(callback: Any, name: str, event: CallbackEvent) -> None:
 
 
 def checked(actions: Actions, config: Config, *, may_change: bool = True) -> list[list[Any]]:
-    """Return the changes that were asked for. may_change: False: in a run of several policies.
+    """Return the changes that were asked for, keys without their table. may_change: False: several policies.
 
     Raises ConfigError for a key of [algorithm] that cannot be changed so, and UsageError for environments elsewhere or
     of several policies.
@@ -124,7 +124,10 @@ def checked(actions: Actions, config: Config, *, may_change: bool = True) -> lis
             algorithm = with_parameter(algorithm, name, _number(value))
         elif config.collection.hosts:
             raise UsageError(f"`{name}` of environments on other hosts cannot be changed (collection.hosts)")
-    return [[kind, name, _number(value) if kind == KEY else value] for kind, name, value in actions.changes]
+    return [
+        [kind, name.removeprefix("algorithm."), _number(value)] if kind == KEY else [kind, name, value]
+        for kind, name, value in actions.changes
+    ]
 
 
 def state_of(callback: Any, arguments: Mapping[str, Any] | None = None) -> tuple[bytes, list[str]]:

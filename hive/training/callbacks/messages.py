@@ -53,6 +53,7 @@ class CallbacksState:
     number: of the next event. turn, evaluated: the last turns after which a round and an evaluation were handled. best:
     the highest value of an evaluation. chooses: whether values have differed. balanced: whether one was of sums that
     never differ (`chooses_none`). states: the packed state of each callback, by its name. stop: why the run ends.
+    configured: digests of the values of the config that the rest depends on (hive.training.callbacks.start).
     """
 
     number: int = 0
@@ -64,6 +65,7 @@ class CallbacksState:
     states: dict[str, bytes] = field(default_factory=dict)
     changes: list[list[Any]] = field(default_factory=list)
     stop: str | None = None
+    configured: dict[str, Any] = field(default_factory=dict)
 
     def packed(self) -> bytes:
         """Return the state as bytes."""

@@ -15,6 +15,8 @@ from hive.records.return_text import return_text
 from hive.training.callbacks.events import Callback, EvaluationEvent, RoundEvent
 from hive.training.update.learner import RETURNS_KEPT
 
+NONE_YET = -1  # of the episodes before a stage: those before the next event
+
 
 class StopAtEvaluation(Callback):
     """Ends the run once `times` successive evaluations have reached `goal`."""
@@ -67,7 +69,7 @@ class Curriculum(Callback):
 
     def on_round(self, event: RoundEvent) -> None:
         """Begin the next stage if it is due."""
-        if event.number <= self.begins:
+        if event.number <= self.begins or self.episodes == NONE_YET:
             self.episodes = event.number_of_episodes
         while self.stage < len(self.stages) and self._is_due(self.stages[self.stage], event):
             event.env.options(**self.stages[self.stage]["options"])

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from hive.algorithms.parameters import Configured, update_parameter
-from hive.config import Config
+from hive.config import Config, with_parameter
 from hive.errors import TopologyError
 from hive.plain_data import pack, read_content, write_content
 from hive.runtime import Publication, Slot, SlotInlet
 from hive.training.blueprint import Blueprint
 from hive.training.callbacks.calling import Answer, call, checked, restore, state_of
 from hive.training.callbacks.changes import Changes, first_round
-from hive.training.callbacks.events import Actions
+from hive.training.callbacks.events import KEY, Actions
 from hive.training.callbacks.messages import CallbacksState, Wanted, state_key
 from hive.training.callbacks.rules import rules_of
-from hive.training.callbacks.start import state_at_start
+from hive.training.callbacks.start import replaced_value, state_at_start
 from hive.training.messages import EpisodesEnded, Evaluation
 from hive.training.record.best_policy import chooses_none, is_same, value_of
 from hive.training.resume_barriers import ResumeBarriers
@@ -155,6 +155,7 @@ class CallbackSequence:
             state.stop = state.stop or answer.stop
             for change, key, value in answer.changes:
                 changes.add(first, change, key, value)
+                self._note_replaced(change, key)
         changes.forget_before(rounds - KEPT_ROUNDS - self.config.gradients.max_lag)
         state.changes = [list(one) for one in changes.changes]
         state.number += 1
@@ -163,6 +164,12 @@ class CallbackSequence:
         self._publish()
         for _, slot in slots:  # after the state, which is the commit
             self.ports.answers.retire(slot)
+
+    def _note_replaced(self, kind: str, name: str) -> None:
+        """Store the configured value that a change replaces, also one of `hive set`."""
+        algorithm = self.learner.config
+        if kind != KEY or name not in self.keys or with_parameter(algorithm, name, self.keys[name]) != algorithm:
+            self.state.configured[f"{kind} {name}"] = replaced_value(kind, name, self.config, algorithm)
 
     def _of_rules(self, kind: str, data: dict[str, Any]) -> list[tuple[str, Answer]]:
         answers = []
