@@ -1,7 +1,9 @@
 // Steps of programs: each against the functions that it calls, and what ends a gradient.
 #include "hive/program.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -70,6 +72,30 @@ void a_head_of_log_probabilities_is_that_of_its_functions() {
   const auto found = of.outputs.view<float>();
   CHECK(std::vector<float>(found.begin(), found.end()) == columns);
   CHECK(of.slopes == slopes);
+}
+
+void forbidden_actions_have_their_output_and_no_slope() {
+  Gradient of, all;
+  std::vector<std::byte> stored(kRows * 5, std::byte{1});
+  stored[5 * 1 + 3 + 1] = std::byte{0};  // of row 1, the second action
+  Register masks;
+  masks.refer(stored.data(), kRows, 5);
+  const auto pass = [&](Gradient& by, bool masked) {
+    const BranchHeads heads{{kColumns, -1, false, masked, 0, &by.outputs, &by.to_outputs}};
+    Forward forward(network(), {heads}, by.rows, false, true, nullptr, Masks{masks, {3, kActions}});
+    forward.run(by.call);
+    forward.differentiate(by.call);
+  };
+  const auto slopes = all.to_outputs.written<float>();
+  std::fill_n(slopes.begin() + kColumns + kAtoms, kAtoms, 0.0F);
+  pass(of, true);
+  pass(all, false);
+  const auto found = of.outputs.view<float>(), plain = all.outputs.view<float>();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const bool forbidden = i >= kColumns + kAtoms && i < 2 * kColumns;
+    CHECK(found[i] == (forbidden ? kForbidden : plain[i]));
+  }
+  CHECK(of.slopes == all.slopes);
 }
 
 void passes_through_noisy_layers_take_the_next_words() {
@@ -196,6 +222,7 @@ void an_unknown_action_ends_a_gradient(std::size_t targets, Loss&& loss) {
 
 int main() {
   a_head_of_log_probabilities_is_that_of_its_functions();
+  forbidden_actions_have_their_output_and_no_slope();
   passes_through_noisy_layers_take_the_next_words();
   rows_are_normalised_by_statistics_that_count_some();
   returns_that_are_not_finite_end_a_gradient();
