@@ -23,6 +23,7 @@ class WarningKind:
 
 WARNINGS: Mapping[str, WarningKind] = {
     "checkpoints not written": WarningKind("The disk takes no checkpoint: a crash would cost all work since the last."),
+    "lines lost": WarningKind("Some lines of metrics, evaluations or episodes could not be written: curves have gaps."),
     "environment failed": WarningKind("An environment raised an error, or did not answer, and was started again."),
     "return not finite": WarningKind(
         "A return is NaN or infinite: rewards overflow, and no mean can be compared.",

@@ -37,6 +37,7 @@ RESET_REFUSED = "reset refused"  # a fact of a collector
 METHOD_AGAIN = "method called again"  # a fact of a collector
 ENVIRONMENT_FAILED = "environment failed"  # a warning of a collector whose environments have processes; it does not end
 NOT_SAVED = "checkpoints not written"  # a warning of the recorder; it ends with the next checkpoint
+LINES_LOST = "lines lost"  # a warning of the recorder; it does not end
 SINK_FAILED = "sink failed"  # a warning of the recorder; it ends when a new recorder makes the sinks again
 CALLBACK_FAILED = "callback failed"  # a warning of a callback's actor; it does not end
 OUTSIDE = "observations outside"  # warnings of `hive check`, of what an environment did

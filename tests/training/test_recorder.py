@@ -22,6 +22,7 @@ from hive.records.atomic import check_folder
 from hive.records.checkpoints.weights import load_weights
 from hive.records.environments import EnvironmentRow, write_environments
 from hive.records.run_warnings import STARTS_REPEAT, RunWarning, warnings_of
+from hive.records.tail import LINE_BYTES
 from hive.runtime import Actor, Board, Outlet, Publication, Topology
 from hive.runtime.supervise.supervisor import Journal, Outcome, Supervisor
 from hive.schemes import build
@@ -268,6 +269,24 @@ class Breaking:
 
     def close(self) -> None:
         pass
+
+
+class TooLong(Source):
+    """Sends three records, of which two are longer than a line may be."""
+
+    async def run(self) -> None:
+        for version, length in enumerate((LINE_BYTES - 20, 1, LINE_BYTES - 20)):
+            await self.metrics.send(Metrics(version, version, 0.0, {f"learner/{'x' * length}": 1.0}))
+        self.publish(0)
+        self.end_run("all is said")
+
+
+def test_lines_that_cannot_be_written_are_a_warning_with_their_number(tmp_path: Path) -> None:
+    fixture, events = RecorderFixture(tmp_path), list[Any]()
+    fixture.run([], source_of=TooLong, watch=lambda supervisor: follow(supervisor, events))
+    assert len([*read_jsonl(fixture.directory.metrics_file)]) == 1
+    causes = [fields["cause"] for _, _, fields in events if fields.get("warning") == "lines lost"]
+    assert [cause.partition(" ")[0] for cause in causes] == ["1", "2"], "the first time, and at the end"
 
 
 class Unclosable(Breaking):

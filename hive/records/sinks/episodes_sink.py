@@ -10,18 +10,13 @@ run continues after the episodes of its checkpoint (hive.records.checkpoints.set
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from hive.records.jsonl import JsonlWriter
-from hive.records.sinks.sinks import Episode, MetricsRecord
+from hive.records.sinks.sinks import Episode, JsonlSink, MetricsRecord
 
 
-class EpisodesSink:
+class EpisodesSink(JsonlSink):
     """Appends to a file. Raises RecordError if it cannot be opened."""
-
-    def __init__(self, path: Path) -> None:
-        self._writer = JsonlWriter(path)
 
     def write(self, record: MetricsRecord) -> None:
         """Ignore it: metrics have files of their own."""
@@ -29,9 +24,6 @@ class EpisodesSink:
     def write_episodes(self, episodes: Sequence[Episode]) -> None:
         """Append a line for each."""
         self._writer.write_all([_line(episode) for episode in episodes])
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 def _line(episode: Episode) -> dict[str, Any]:

@@ -141,6 +141,11 @@ class SinkSet:
         except Exception as error:
             self._warn(f"{name} is dropped: {cause(error)}")
 
+    @property
+    def lost(self) -> int:
+        """Number of lines that the sinks with files of lines could not write."""
+        return sum(sink.lost for sink in self._sinks if isinstance(sink, JsonlSink))
+
     def write(self, record: MetricsRecord) -> None:
         self._call(lambda sink: sink.write(record))
 

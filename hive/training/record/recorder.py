@@ -49,6 +49,7 @@ from hive.records.environments import environments_of, failure_counts
 from hive.records.jsonl import tail_jsonl
 from hive.records.owner import Ownership
 from hive.records.run_warnings import (
+    LINES_LOST,
     NOT_SAVED,
     OF_LOOK,
     OF_SUPERVISOR,
@@ -139,6 +140,7 @@ class Recorder(Actor):
         self.judged_steps = 0  # environment steps of the last line of metrics
         self.health = Health(HealthFacts.of(blueprint.config, blueprint.environment, blueprint.collectors))
         self.unsaved = False  # whether the last checkpoint could not be written
+        self.lost = 0  # lines that could not be written, in the last warning of them
         self.writing = asyncio.Lock()  # one checkpoint at a time: that with a replay memory lets other tasks run
 
     @classmethod
@@ -154,7 +156,7 @@ class Recorder(Actor):
                 self.health.judge(self.judged_steps, line["updates"], line["seconds"], line)
         logged = {warning.kind for warning in active(logged_warnings(self.directory))}
         self.unsaved = NOT_SAVED in logged
-        logged -= {NOT_SAVED, RUNNING_STATISTICS, *OF_SUPERVISOR}  # not the ones that metrics tell
+        logged -= {NOT_SAVED, LINES_LOST, RUNNING_STATISTICS, *OF_SUPERVISOR}  # not the ones that metrics tell
         if self.incarnation or self.blueprint.environment.seen is None:
             logged -= {*OF_LOOK}  # the look has not been repeated
         held = self.health.active
@@ -220,6 +222,8 @@ class Recorder(Actor):
         values = {**message.values, **failures}
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, values))
         self._log_sink_faults()
+        if not self.lost:
+            self._log_warnings(self._lost_lines(), [], 0)
         if self.sink_error is not None:
             self.end_run("a sink failed")  # `drain` saves the last state and raises the error
 
@@ -247,6 +251,15 @@ class Recorder(Actor):
         advice = "metrics.jsonl has all metrics; a resumed run makes the sinks again"
         self._log_warnings([RunWarning(SINK_FAILED, "; ".join(self.sink_faults), advice, self.judged_steps)], [], 0)
 
+    def _lost_lines(self) -> list[RunWarning]:
+        """Return the warning of the lines that could not be written, if there are more than in the last one."""
+        lost = self.sinks.sinks.lost + (self.evaluated.lost if self.evaluated is not None else 0)
+        if lost == self.lost:
+            return []
+        self.lost = lost
+        text = f"{lost:,} lines of metrics, evaluations or episodes could not be written"
+        return [RunWarning(LINES_LOST, text, "free space on the disk of the run directory", self.judged_steps)]
+
     def _log_warnings(self, began: Iterable[RunWarning], ended: Iterable[str], steps: int) -> None:
         for kind in ended:
             self.note(RECOVERED, f"{kind}: no longer so at {steps:,} steps", warning=kind, steps=steps)
@@ -258,7 +271,6 @@ class Recorder(Actor):
         """Write a line of `evaluations.jsonl`, and the same numbers as metrics `evaluation/...`, once for each turn."""
         if message.turn in self.evaluated_turns:
             return  # its evaluator or the learner was killed, and it was made again
-        self.evaluated_turns.add(message.turn)
         result = {
             "mean_return": message.mean_return,
             "deviation": message.deviation,
@@ -279,7 +291,10 @@ class Recorder(Actor):
             **infos,
             **({BALANCED: True} if message.balanced else {}),
         }
+        lost = lines.lost
         lines.write(line)
+        if lines.lost == lost:
+            self.evaluated_turns.add(message.turn)
         self.judged.take(line)
         values = {f"evaluation/{name}": value for name, value in {**result, **infos}.items()}
         self.sinks.write(MetricsRecord(message.updates, message.env_steps, message.seconds, values))
@@ -302,7 +317,7 @@ class Recorder(Actor):
         if self.best is not None:
             self._compare(self.best)
         steps = self.judged_steps
-        self._log_warnings([*self.judged.at_end(steps), *self.health.at_end(steps)], [], steps)
+        self._log_warnings([*self.judged.at_end(steps), *self.health.at_end(steps), *self._lost_lines()], [], steps)
         await self._save()
         self._raise_sink_error()
         await super().drain()
