@@ -394,15 +394,15 @@ def _plain(value: Any) -> Any:
     return convert() if convert is not None and getattr(value, "ndim", None) == 0 else value
 
 
-def toml_of(tables: Mapping[str, Any], above: str = "") -> str:
-    """Return a mapping of tables as TOML; the values are checked when the text is loaded.
+def toml_of(tables: Mapping[str, Any]) -> str:
+    """Return a mapping of tables as TOML, values outside of them first; all are checked when the text is loaded.
 
     Raises ConfigError for values that TOML cannot hold.
     """
     lines: list[str] = []
-    for key, value in tables.items():
-        name = f"{above}{toml_key(key)}"
-        if isinstance(value, Mapping) and (not above or any(isinstance(item, Mapping) for item in value.values())):
+    for key, value in sorted(tables.items(), key=lambda item: isinstance(item[1], Mapping)):
+        name = toml_key(key)
+        if isinstance(value, Mapping):
             plain = {k: v for k, v in value.items() if not isinstance(v, Mapping)}
             lines += [f"[{name}]", *(_line(name, k, v) for k, v in plain.items())]
             inner = {k: v for k, v in value.items() if isinstance(v, Mapping)}

@@ -36,6 +36,7 @@ TABLES: list[dict[str, Any]] = [
     {"run": {"steps": 5, "name": 'odd "name"'}, "env": {"id": "CartPole-v1", "options": {"a": [1, 2.5, True]}}},
     {"custom": {"curriculum": {"level": 3, "table": {"x": 1}}, "other": {}}},
     {"checkpoint": {"every": {"updates": 3}}, "run": {"steps": 1}},
+    {"evaluation": {"episodes": 3}, "workers": 4},
     {},
 ]
 
