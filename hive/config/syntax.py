@@ -100,6 +100,7 @@ def value_of(text: str) -> Any:
     """Parse `text` as a TOML value. Text that is not TOML is returned as it is, as in `--set env.id=CartPole-v1`."""
     try:
         document = tomllib.loads(f"value = {text}")
+        tomllib.loads(f"value = [{text}]")  # fails if TOML takes the end of the text for a comment
     except (ValueError, RecursionError):
         return text
     return document["value"] if len(document) == 1 else text
