@@ -89,7 +89,7 @@ def run_scale(options: argparse.Namespace) -> int:
         client.scale(settings)
         while (status := client.status())["stage"] == before["stage"] or status["state"] in ("starting", "draining"):
             time.sleep(POLL_S)
-    if status["refused"] != before["refused"]:
+    if status["refused"]:
         raise UsageError(f"{directory.name} continues unchanged: {status['refused']}")
     counts = " ".join(settings)
     print(f"{directory.name} {status['state']} with {counts} after {time.monotonic() - begun:.1f} s")

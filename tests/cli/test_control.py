@@ -215,9 +215,10 @@ def test_the_only_live_run_is_scaled(place: Place) -> None:
     assert place.supervisors[0].scaled == [("gradients.workers=2", "collection.workers=4")]
 
 
-def test_a_run_that_cannot_be_scaled_continues(place: Place) -> None:
+@pytest.mark.parametrize("before", ["", "there is no room"])
+def test_a_run_that_cannot_be_scaled_continues(place: Place, before: str) -> None:
     place.live(scaled())
-    saying(place, scaled(), scaled(stage=1, refused="there is no room"))
+    saying(place, scaled(refused=before), scaled(stage=1, refused="there is no room"))
     done = place.hive("scale", "cartpole-1", "collection.workers=4")
     assert (done.code, done.err) == (2, "error: cartpole-1 continues unchanged: there is no room\n")
 

@@ -110,7 +110,7 @@ class LiveRun:
         self.stage = 0  # number of times it was scaled
         self.next_config: Config | None = None  # config of the next stage
         self.previous_config: Config | None = None  # config of the previous stage
-        self.refused = ""  # error of the last change that failed
+        self.refused = ""  # error of the last `hive scale`, if it failed
         self.inexact_plan: Sequence[str] = ()  # why the topology of this stage is not exact
         self.was_set = False  # whether `hive set` has changed a key
         self.concluded = False  # whether the run ends, so that its socket folder is needed no more
@@ -331,6 +331,7 @@ class LiveRun:
             changed = self.previous_config.differences(self.next_config)
             write_resume_point(self.directory, newest.update, why=SCALED_RUN, changed=changed, wall_s=self.earlier_s)
         self.stage += 1
+        self.refused = ""
         self.supervisor = None
 
     def adopt(self, config: Config, content: bytes) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hive.config import load_config, render
+from hive.errors import ConfigError
 from hive.records import RunDirectory, read_jsonl
 from hive.records.run_warnings import RunWarning, facts_of
 from hive.runtime.run.conclusion import conclude, why_inexact
@@ -117,6 +118,15 @@ def test_a_socket_folder_that_a_failed_build_has_removed_is_no_warning(run: Live
     conclude(run, Outcome("failed", "the build failed", "", "", False, {}, {}, {}, ""))
     assert not run.warnings
     assert not run.socket_folder.exists()
+
+
+def test_a_refusal_is_that_of_the_last_change(run: LiveRun) -> None:
+    run.next_config = load_config(run.directory.config_file, ["collection.workers=3"])
+    run.next_stage()
+    run.revert_change(ConfigError("there is no room"))
+    assert run.refused == "there is no room"
+    run.next_stage()
+    assert (run.stage, run.refused) == (2, "")
 
 
 def test_an_accepted_warning_is_a_fact(run: LiveRun) -> None:
