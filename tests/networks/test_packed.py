@@ -14,6 +14,7 @@ from hive.envs import Discrete
 from hive.envs.spaces.masked_space import MaskedSpace
 from hive.envs.spaces.observation import ObservationSpec, observation_spec
 from hive.envs.vectors.checks import store
+from hive.learning.passes import native_passes
 from hive.networks import (
     Categorical,
     CategoricalQHeadParameters,
@@ -29,7 +30,7 @@ from hive.networks.build.network import compute_natively, heads_of
 from hive.networks.rows.normalization import NormalizedNetwork, add_rows, merge, observed_elements
 from hive.networks.rows.packed import FORBIDDEN, PackedNetwork
 from hive.networks.weights.dense import Dense
-from hive.networks.weights.flat import FlatParameters
+from hive.networks.weights.flat import FlatParameters, aligned_block
 from hive.networks.weights.unpacking import unpacking_of
 
 PARTS: dict[str, Any] = {
@@ -143,6 +144,33 @@ def test_numbers_are_normalised_and_bytes_are_not() -> None:
 def test_rows_without_numbers_are_not_normalised() -> None:
     spec = observation_spec("Any-v0", spaces.Dict({"a": PARTS["image"], "b": PARTS["image"]}))
     assert built(spec, normalize_observations=True).normalizer is None
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_a_mask_holds_in_native_passes_as_in_torchs(normalized: bool) -> None:
+    parts = {"speed": PARTS["speed"], "gear": PARTS["gear"], "mask": spaces.MultiBinary(5)}
+    spec = observation_spec("Any-v0", MaskedSpace(parts, ("mask",), (5,)))
+    torchs, natives = (built(spec, normalize_observations=normalized) for _ in range(2))
+    flat = FlatParameters(natives)
+    compute_natively(natives, flat)
+    passes, rows = native_passes(natives), some_rows(spec, 6)
+    expected = torchs(rows)
+    slopes = [torch.randn(output.shape, generator=torch.Generator().manual_seed(1)) for output in expected]
+    torch.autograd.backward(list(expected), slopes)
+    for found, wanted in zip(passes(rows), expected, strict=True):
+        torch.testing.assert_close(found, wanted.detach(), rtol=1e-5, atol=1e-6)
+    made = passes.begin(rows)
+    assert made is not None
+    for output, wanted in zip(made.outputs, expected, strict=True):
+        np.testing.assert_allclose(output, wanted.detach().numpy(), rtol=1e-5, atol=1e-6)
+    gradient = aligned_block(flat.parameter_bytes).view(np.float32)
+    made.differentiate([slope.numpy() for slope in slopes], gradient)
+    for mine, its in zip(natives.parameters(), torchs.parameters(), strict=True):
+        place = flat.field_of(mine).offset // 4
+        assert its.grad is not None
+        np.testing.assert_allclose(
+            gradient[place : place + its.numel()], its.grad.numpy().ravel(), rtol=1e-4, atol=1e-5
+        )
 
 
 def test_forbidden_actions_have_no_probability_and_no_gradient() -> None:
