@@ -264,6 +264,15 @@ def test_what_breaks_the_contract_is_named_and_permanent(step: Any, text: str) -
     assert caught.value.permanent
 
 
+@pytest.mark.parametrize("mode", [None, NEXT])
+@pytest.mark.parametrize("name", ["final_obs", "final_observation"])
+def test_a_class_that_resets_in_the_same_step_without_saying_so_is_refused(mode: Any, name: str) -> None:
+    answer = (np.zeros((2, 2)), np.ones(2), np.array([False, True]), NO, {name: np.ones((2, 2))})
+    with pytest.raises(EnvironmentFailed, match=rf"`{name}` in the info .* \(env 1, step 1 ") as caught:
+        stepped(*started(Answers(mode, step=answer)), 1)
+    assert "SAME_STEP" in caught.value.hint
+
+
 def test_lists_and_integers_are_converted() -> None:
     answer = ([np.zeros(2), np.ones(2)], [3, 4], [False, True], (True, False), {})
     vector, row = started(Answers(NEXT, step=answer))

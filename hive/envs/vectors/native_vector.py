@@ -37,6 +37,11 @@ from hive.errors import ConfigError
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
 
+FINALS = "final_obs", "final_observation"  # of a class that resets in the same step; the second one is of old classes
+SAME_STEP = (
+    'a class that resets in the same step must say so, metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}, and '
+    "give the last observations as `final_obs`; one that resets in the next step has none"
+)
 SEED_BITS = 30
 """Seeds are truncated to this size: Atari's are signed 32-bit integers, and classes count up from the given seed."""
 
@@ -55,7 +60,7 @@ class NativeVector:
         info: Sequence[str] = (),
         origins: ObservationSpec | None = None,
     ) -> None:
-        # Gymnasium 1.0 had only this mode and did not declare it.
+        # Gymnasium 1.0 had only this mode and did not declare it. `step` refuses what shows the other one.
         mode = vector.metadata.get("autoreset_mode", "NextStep")
         mode = getattr(mode, "value", mode)
         if mode not in ("NextStep", "SameStep"):
@@ -95,6 +100,10 @@ class NativeVector:
             raise self._checks.wrong_result(result, "step")
         observations, rewards = _at_least_1d(result[0]), result[1]
         ended, truncated = self._episodes.finish(rewards, np.asarray(result[2]), np.asarray(result[3]), row)
+        if ended and self._resets_in_next_step and (last := next((name for name in FINALS if name in result[4]), "")):
+            raise self._checks.violation(
+                f"`{last}` in the info of a step that ended an episode", ended[0], hint=SAME_STEP
+            )
         if self._infos.names:
             infos = result[4] if self._resets_in_next_step else result[4].get("final_info", {})
             self._infos.write({index: self._infos.of_vector(infos, index) for index in ended}, row.infos)
