@@ -90,11 +90,19 @@ def with_names(id: str, wrappers: Sequence[WrapperConfig]) -> str:
 
 
 def step_limit_of(environment: gymnasium.Env[Any, Any]) -> int | None:
-    """Return the declared maximum of steps per episode, counted in steps of the outermost wrapper; None without one."""
+    """Return the declared maximum of steps per episode, counted in steps of the outermost wrapper; None without one.
+
+    It is that of the outermost TimeLimit, which may be another than that of the spec; without a TimeLimit, the spec's.
+    """
+    import gymnasium
     from gymnasium.wrappers import TimeLimit
 
-    limit = environment.spec.max_episode_steps if environment.spec else None
-    return None if limit is None else math.ceil(limit / steps_inside(environment, TimeLimit))
+    inside: Any = environment
+    while isinstance(inside, gymnasium.Wrapper) and type(inside) is not TimeLimit:
+        inside = inside.env
+    declared = environment.spec.max_episode_steps if environment.spec else None
+    limit = inside._max_episode_steps if type(inside) is TimeLimit else declared
+    return None if limit in (None, math.inf) else math.ceil(limit / steps_inside(environment, TimeLimit))
 
 
 def skip_of(environment: gymnasium.Env[Any, Any]) -> int:

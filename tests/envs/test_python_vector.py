@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import signal
 from typing import Any
@@ -21,6 +22,7 @@ from hive.envs.spaces.observation import observation_spec
 from hive.envs.vectors.python_vector import PythonVector
 from hive.envs.vectors.resetting import report_resets
 from hive.envs.vectors.rows import FinalObservations, StepRow
+from hive.envs.wrappers import step_limit_of
 from hive.errors import EnvironmentFailed
 
 
@@ -259,6 +261,17 @@ def test_other_time_limits_count_themselves() -> None:
     assert not rows["rewards"].any()
     specless = [TimeLimit(Counting(), 2) for _ in range(2)]
     assert stepped(*started(specless), 4)["truncated"].T.tolist() == [[0, 1, 0, 1]] * 2
+
+
+@pytest.mark.parametrize("limits", [(2, 2), (2, 3), (math.inf, math.inf)])
+def test_a_limit_may_be_changed_after_its_spec_was_read(limits: tuple[Any, Any]) -> None:
+    environments = limited(TimeLimit, 7, 7)
+    for environment, limit in zip(environments, limits, strict=True):
+        assert environment.spec.max_episode_steps == 7
+        environment._max_episode_steps = limit
+        assert step_limit_of(environment) == (None if limit == math.inf else limit)
+    rows = stepped(*started(environments), 6)
+    assert rows["truncated"].sum(0).tolist() == [6 // limit for limit in limits]
 
 
 @pytest.mark.parametrize("form", [list, iter])

@@ -221,5 +221,6 @@ def _time_limit(environments: Sequence[gymnasium.Env[Any, Any]]) -> int:
 
     if not all(type(environment) is TimeLimit for environment in environments):
         return 0
-    limits = {environment.spec.max_episode_steps if environment.spec else None for environment in environments}
-    return (limits.pop() or 0) if len(limits) == 1 else 0
+    limits = {getattr(environment, LIMIT) for environment in environments}  # its spec is older, and may be another
+    limit = limits.pop()
+    return limit if not limits and isinstance(limit, int) else 0
