@@ -13,19 +13,24 @@ def has_interface(environment: Any) -> bool:
     return not isinstance(environment, type) and all(map(callable, methods)) and not hasattr(environment, "num_envs")
 
 
+DECLARED = ("observation_space", "action_space", "spec", "metadata", "render_mode", "np_random")
+"""Attributes that the base class declares."""
+
+
 class Adopted(gymnasium.Env[Any, Any]):
-    """An environment of a class without the base class. Every attribute is that of `env`."""
+    """An environment of a class without the base class. Every attribute is that of `env`, also one that is set."""
 
     def __init__(self, env: Any) -> None:
         self.env = env
-        self.spec = getattr(env, "spec", None)
-        self.metadata = getattr(env, "metadata", {})
-        self.render_mode = getattr(env, "render_mode", None)
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("observation_space", "action_space"):  # which the base class declares
-            return getattr(super().__getattribute__("env"), name)
+        if name in DECLARED and (name.endswith("_space") or hasattr(self.env, name)):
+            return getattr(self.env, name)
         return super().__getattribute__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = name == "env" or (hasattr(Adopted, name) and name not in DECLARED)  # its methods, which call those of env
+        super().__setattr__(name, value) if own else setattr(self.env, name, value)
 
     def __getattr__(self, name: str) -> Any:
         if name == "env":  # before the constructor has set it

@@ -281,6 +281,10 @@ def test_a_class_needs_the_interface_and_not_the_base_class(monkeypatch: pytest.
     assert [environment.step(0)[2:4] for _ in range(2)] == [(False, False), (False, True)]
     set_attribute(environment, "level", 2)
     assert (environment.env.level, environment.env.env.level) == (2, 2)
+    inner = environment.unwrapped
+    for name, value in {"level": 7, "new": 8, "observation_space": 9, "render_mode": "x", "np_random": 4}.items():
+        setattr(inner, name, value)  # as wrappers do
+        assert vars(inner.env)[name] == getattr(inner, name) == value
     environment.close()  # which it does not have
     monkeypatch.setattr(Bare, "action_space", None)
     with pytest.raises(EnvironmentFailed, match="`fake_environments:Bare` has no action_space"):
