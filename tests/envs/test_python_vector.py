@@ -409,17 +409,18 @@ def test_closing_closes_each() -> None:
     assert all(environment.closed for environment in environments)
 
 
-SCREEN = np.zeros(2)
+SCREEN, LIST = np.zeros(2), [0.0, 0.0]
 
 
 class Screen(Counting):
-    """Returns one array of its module from every call of every environment, in the form `form`."""
+    """Returns one array or list of its module from every call of every environment, in the form `form`."""
 
-    forms: Any = (lambda seen: seen, lambda seen: seen[::1], lambda seen: (seen, {"eye": seen}))
+    forms: Any = (lambda seen: seen, lambda seen: seen[::1], lambda seen: (seen, {"eye": seen}), lambda seen: seen)
 
     def __init__(self, form: int, late: bool = False, **options: Any) -> None:
         super().__init__(**options)
         self.form, self.late = self.forms[form], late
+        self.screen = LIST if form == 3 else SCREEN
         if form == 2:
             box = self.observation_space
             self.observation_space = spaces.Tuple((box, spaces.Dict(eye=box)))
@@ -427,8 +428,8 @@ class Screen(Counting):
     def observation(self) -> Any:
         if self.late and self.at == 0:  # only what `step` returns is shared
             return self.form(np.array([self.episode, 0.0]))
-        SCREEN[:] = self.episode, self.at
-        return self.form(SCREEN)
+        self.screen[:] = self.episode, self.at
+        return self.form(self.screen)
 
 
 class Own(Screen):
@@ -439,7 +440,7 @@ class Own(Screen):
 
 
 @pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("form", range(3))
+@pytest.mark.parametrize("form", range(4))
 def test_observations_in_one_buffer_are_copied_before_the_next_environment_writes(form: int, late: bool) -> None:
     def played(kind: Any) -> dict[str, np.ndarray]:
         environments = [kind(form, late, truncates=2), kind(form, late, terminates=3), kind(form, late, truncates=5)]
@@ -469,11 +470,30 @@ def test_observations_are_copied_for_the_first_steps_only_where_no_memory_is_sha
     for index, environment in enumerate(environments):
         environment.index = index
     vector, row = started(environments)
-    assert vector._buffers is not None
-    stepped(vector, row, steps=16)
-    assert vector._buffers is None
+    copies = []
+    for _ in range(70):
+        copies.append(vector._buffers.copies)
+        stepped(vector, row, steps=1)
+    assert [step for step, copied in enumerate(copies) if copied] == [*range(17), 32, 64]
     vector.reset([0, 1], row.observations)
-    assert vector._buffers is not None
+    assert vector._buffers.copies
+
+
+def test_memory_that_is_shared_from_a_later_step_on_is_found() -> None:
+    class Later(Counting):
+        """Draws on one screen when it is opened."""
+
+        def observation(self) -> Any:
+            if self.at < 20:
+                return super().observation()
+            SCREEN[:] = self.number, self.at
+            return SCREEN
+
+    environments = fakes(Later)
+    for number, environment in enumerate(environments):
+        environment.number = number
+    rows = stepped(*started(environments), steps=40)
+    assert rows["observations"][33:, :, 0].tolist() == [[0.0, 1.0]] * 7
 
 
 def test_every_reset_is_reported() -> None:

@@ -55,14 +55,13 @@ class ParallelVector(Seated):
         self.tables: list[_Table] = [_Table(number, self, bots[number]) for number in range(self.count)]
         self.each = self.tables
         self.env_steps = 0
-        self.buffers: SharedBuffers | None = None  # while observations are copied
+        self.buffers = SharedBuffers(self.count)
 
     def reset(self, seeds: Sequence[int], observations: Sequence[NDArray[Any]]) -> None:
         """Start an episode in every environment; write the first observations of each seat, [B, ...]."""
         for seat in self.seats:
             seat.begin()
-        if self.buffers is None and self.count > 1:
-            self.buffers = SharedBuffers()
+        self.buffers.begin()
         for table, seed in zip(self.tables, seeds, strict=True):
             table.left = -1
             table.begin(int(seed))
@@ -78,8 +77,7 @@ class ParallelVector(Seated):
             if table.left:
                 table.step()
         self.env_steps += self.count
-        if self.buffers is not None and not self.buffers.needed_after_step():
-            self.buffers = None
+        self.buffers.stepped()
         for seat, row in zip(self.seats, rows, strict=True):
             seat.write(row)
             self.notices.compare(seat.agents, row.observations, seat.present)
@@ -178,9 +176,8 @@ class _Table:
                 self._seen[agent] = bot.seen(observation, info, self._state, ended=ended)
                 continue
             seat, column, view = player
-            see, buffers = view.seen_dead if ended else view.seen, self._vector.buffers
-            seen = see(observation, info, state)
-            seat.observations[column] = seen if buffers is None else buffers.own(self.number, seen)
+            see = view.seen_dead if ended else view.seen
+            seat.observations[column] = self._vector.buffers.own(self.number, see(observation, info, state))
             seat.present[column] = True
 
     def step(self) -> None:

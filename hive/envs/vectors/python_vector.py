@@ -84,7 +84,7 @@ class PythonVector:
         self._convert = action_converter(self.action)
         self._episodes = Episodes(self._checks, self.count, limit=limit)
         self._pending: Pending | None = None
-        self._buffers: SharedBuffers | None = None  # while observations are copied
+        self._buffers = SharedBuffers(self.count)
 
     def set_attributes(self, values: Mapping[str, Any]) -> None:
         """Give every environment these values before its next reset. Raises EnvironmentFailed for a longer limit."""
@@ -102,8 +102,7 @@ class PythonVector:
     def reset(self, seeds: Sequence[int], observations: NDArray[Any]) -> None:
         """Start an episode in every environment, environment b with `seeds[b]`; write `observations` [B, ...]."""
         self._episodes.begin()
-        if self._buffers is None and self.count > 1:
-            self._buffers = SharedBuffers()
+        self._buffers.begin()
         self._last = [self._reset_one(index, int(seed)) for index, seed in enumerate(seeds)]
         self._first = [copied(observation) for observation in self._last]
         self._checks.observations(self._last, observations)
@@ -118,8 +117,7 @@ class PythonVector:
             self._infos.write({index: results[index][4] for index in ended}, row.infos)
         self._last = self._end(observations, ended, row) if ended else observations
         self._checks.observations(self._last, row.observations)
-        if self._buffers is not None and not self._buffers.needed_after_step():
-            self._buffers = None
+        self._buffers.stepped()
         if ended:
             self._let_rest()
 
@@ -139,7 +137,7 @@ class PythonVector:
         # take 1 us longer for a Python integer (Gymnasium 1.4).
         converted = each_action(self._convert(actions))
         results: list[Any] = []
-        keep = results.append if self._buffers is None else self._buffers.keeper(results)
+        keep = self._buffers.keeper(results) if self._buffers.copies else results.append
         try:
             for step, action in zip(self._steps, converted, strict=True):
                 keep(step(action))
@@ -201,7 +199,7 @@ class PythonVector:
             raise self._checks.wrong_result(result, "reset", index)
         if not self.mask_in_info and isinstance(result[1], Mapping) and MASK_KEY in result[1]:
             self.mask_in_info = np.size(result[1][MASK_KEY]) == sum(choices_of(self.action) or ())
-        return result[0] if self._buffers is None else self._buffers.own(index, result[0])
+        return self._buffers.own(index, result[0])
 
 
 @dataclass(frozen=True, slots=True)
