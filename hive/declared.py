@@ -2,7 +2,7 @@
 
 Bounds decide, not dtypes or sizes. Integers with declared bounds are scaled: `low` becomes 0 and `high` becomes 1.
 Bounds of more than 2^16 values stand for "any number" and declare nothing, in any dtype; nor do the limits of a signed
-one, as of int8, which boards have for -1, 0 and 1. Floats stay as they are.
+one, as of int8, which boards have for -1, 0 and 1, and those of uint16 but for images. Floats stay as they are.
 
 An image is an array of three axes, or one of two axes whose declared bounds are 0 and 255. Of three axes, the first or
 the last has the channels: the one without which the two others are more alike.
@@ -87,9 +87,9 @@ def declared_bounds(low: Sequence[float], high: Sequence[float], limits: tuple[f
 
 def declares(low: float, high: float, limits: tuple[float, float]) -> bool:
     """Whether the bounds of an integer say anything about its values. limits: those of its dtype."""
-    if limits[0] < 0 and (low <= limits[0] or high >= limits[1]):
-        return False
-    return high - low < MOST_VALUES
+    at_limits = low <= limits[0], high >= limits[1]
+    says_nothing = any(at_limits) if limits[0] < 0 else all(at_limits) and limits[1] > PIXELS[1][0]
+    return not says_nothing and high - low < MOST_VALUES
 
 
 def is_bound(value: float) -> bool:

@@ -371,10 +371,9 @@ def seen_by_networks(trainee: Trainee, rows: np.ndarray[Any, Any]) -> list[Tenso
 
 def in_units(dtype: str, low: float, high: float, values: list[int]) -> list[float]:
     """Return what a network must see of these values: from 0 to 1 between bounds that declare a scale."""
-    is_signed_limit = (
-        low < 0 and (low, high) == (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype[0] != "f" else False
-    )
-    if dtype[0] != "f" and high - low < 65_536 and not is_signed_limit:
+    is_whole = dtype[0] != "f"
+    is_limit = is_whole and dtype != "uint8" and (low, high) == (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    if is_whole and high - low < 65_536 and not is_limit:
         return [(value - int(low)) / int(high - low) for value in values]
     return [float(value - values[0] if abs(values[0]) > 2**24 else value) for value in values]
 

@@ -165,7 +165,8 @@ def test_what_cannot_be_stored_is_refused(space: spaces.Space[Any], text: str) -
     ("low", "high", "dtype", "scale"),
     [
         (0, 255, "uint8", (0, 255)),
-        (0, 65_535, "uint16", (0, 65_535)),
+        (0, 65_535, "uint16", None),  # of a counter: 0 and 50 would be one constant
+        (0, 65_534, "uint16", (0, 65_534)),
         (-(1 << 15), (1 << 15) - 1, "int16", None),  # 0 and 5 would be one constant
         (-1000, 1000, "int16", (-1000, 1000)),
         (0, 65_535, "int64", (0, 65_535)),
@@ -181,6 +182,11 @@ def test_bounds_of_integers_declare_a_scale_up_to_two_to_the_sixteen(
 ) -> None:
     spec = observation_spec("Any-v0", spaces.Box(low, high, (2,), np.dtype(dtype).type))
     assert (spec.low, spec.high) == (((), ()) if scale is None else ((scale[0],), (scale[1],)))
+
+
+def test_a_picture_of_16_bits_has_the_scale_of_its_dtype() -> None:
+    spec = observation_spec("Any-v0", spaces.Box(0, 65_535, (8, 8, 1), np.uint16))
+    assert (spec.low, spec.high) == ((0.0,), (65_535.0,))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ The network takes a row apart again (hive.networks.rows.packed). Text, Graph, Se
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -332,7 +333,10 @@ def _box(space: spaces.Box) -> ArraySpec:
     if not np.issubdtype(space.dtype, np.integer):
         return ArraySpec(shape, "float32", env_dtype=dtype)
     known = np.iinfo(dtype)
-    limits, lows, highs = (int(known.min), int(known.max)), space.low.ravel().tolist(), space.high.ravel().tolist()
+    # An image has its values between the limits of an unsigned dtype; other numbers, such as counts, rarely reach them.
+    fills = known.min == 0 and channels_of(shape, ((), ())) != NO_IMAGE
+    limits: tuple[float, float] = int(known.min), math.inf if fills else int(known.max)
+    lows, highs = space.low.ravel().tolist(), space.high.ravel().tolist()
     pairs = zip(lows, highs, strict=True)
     # Between bounds that are near each other but beyond EXACT, float32 would hold few of the numbers.
     origin = [low if declares(low, high, limits) and max(-low, high) > EXACT else 0 for low, high in pairs]
