@@ -40,7 +40,8 @@ class RewardSum:
             self._total += float(reward)
         except (TypeError, ValueError):
             return result
-        return observation, reward, terminated, truncated, {RAW_RETURN: self._total, **info}
+        make = getattr(result, "_make", tuple)  # of a named tuple, whose names a wrapper may read
+        return make((observation, reward, terminated, truncated, {RAW_RETURN: self._total, **info}))
 
     def reset(self, *arguments: Any, **keywords: Any) -> Any:
         """Begin an episode, and a sum."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -101,6 +101,29 @@ def test_nothing_is_summed_where_no_wrapper_changes_rewards(wrap: Any) -> None:
     environment = wrap(Counts())
     assert not sum_raw_returns(environment)
     assert "step" not in vars(environment.unwrapped)
+
+
+class Result(NamedTuple):
+    seen: Any
+    reward: float
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+
+def test_a_result_keeps_its_type() -> None:
+    class Named(Counts):
+        def step(self, action: Any) -> Any:
+            return Result(*super().step(action))
+
+    class ReadsNames(gymnasium.Wrapper[Any, Any, Any, Any]):
+        def step(self, action: Any) -> Any:
+            result: Any = self.env.step(action)
+            return result.seen, -result.reward, result.terminated, result.truncated, result.info
+
+    environment = ReadsNames(Named())
+    assert sum_raw_returns(environment)
+    assert played(environment) == [10.0, 10.0]
 
 
 def test_an_environment_that_calls_itself_counts_once() -> None:
