@@ -188,9 +188,7 @@ def _made(recipe: Recipe, context: EnvContext, render_mode: str | None) -> Any:
     if recipe.preset == "atari":
         from hive.envs.vectors.atari import AtariGame, AtariOptions
 
-        environment = wrapped(id, AtariGame(id, target, AtariOptions.of(options), render_mode), wrappers)
-        sum_raw_returns(environment)
-        return environment
+        return wrapped(id, AtariGame(id, target, AtariOptions.of(options), render_mode), wrappers)
     if render_mode is not None:
         options = {**options, "render_mode": render_mode}
     if takes_context(id, target):
@@ -220,10 +218,7 @@ def _made(recipe: Recipe, context: EnvContext, render_mode: str | None) -> Any:
     except EnvironmentFailed:
         spaces_of(id, environment)  # a space that is missing inside explains more
         raise
-    if lists_agents(environment):
-        return ListedAgents(environment)
-    sum_raw_returns(environment)
-    return environment
+    return ListedAgents(environment) if lists_agents(environment) else environment
 
 
 def takes_context(id: str, target: EnvSpec | Callable[..., Any]) -> bool:

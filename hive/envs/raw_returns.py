@@ -54,28 +54,29 @@ class RewardSum:
             self._total, self._inside = 0.0, False
 
 
-def sum_raw_returns(environment: Any) -> bool:
+def sum_raw_returns(environment: Any, *, is_whole: bool = True) -> bool:
     """Let the bare environment of a gymnasium.Env sum its rewards if a wrapper may change them; return whether it does.
 
     A wrapper may if it is a RewardWrapper or NormalizeReward, or if code that is not Gymnasium's or hive's defines its
-    `step`. An environment whose attributes cannot be set has no sum.
+    `step`. An environment whose attributes cannot be set has no sum. is_whole: whether all wrappers are around it; if
+    not, it sums until then: a wrapper may bind the `step` of the bare environment in its constructor.
     """
     import gymnasium
 
-    changed = False
+    changed = not is_whole
     while isinstance(environment, gymnasium.Wrapper):
         changed |= _may_change(environment)
         environment = environment.env
-    if not changed:
-        return False
-    if isinstance(getattr(environment.step, "__self__", None), RewardSum):
-        return True
-    summed = RewardSum(environment)
+    sums = isinstance(getattr(environment.step, "__self__", None), RewardSum)
     try:
-        environment.step, environment.reset = summed.step, summed.reset
+        if changed and not sums:
+            summed = RewardSum(environment)
+            environment.step, environment.reset = summed.step, summed.reset
+        elif sums and not changed:
+            del environment.step, environment.reset
     except AttributeError:
         return False
-    return True
+    return changed
 
 
 def _may_change(wrapper: Any) -> bool:

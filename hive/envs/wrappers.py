@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hive.config import why_not_found
 from hive.envs.loading import construct, import_module
+from hive.envs.raw_returns import sum_raw_returns
 from hive.errors import EnvironmentFailed, EnvironmentMissing
 from hive.paths import short_reference
 
@@ -54,6 +55,8 @@ def wrapped(
     """
     import gymnasium
 
+    if wrappers:
+        sum_raw_returns(environment, is_whole=False)
     for name, given in map(parts_of, wrappers):
         arguments = given if ":" in name else {key: _with_tuples(value) for key, value in given.items()}
         what = f"`{id}` with the wrapper `{name}`"
@@ -66,6 +69,7 @@ def wrapped(
                 permanent=True,
             )
         environment = result
+    sum_raw_returns(environment)
     return environment
 
 

@@ -142,3 +142,30 @@ def test_an_environment_whose_methods_cannot_be_replaced_has_no_sum() -> None:
 def test_wrappers_of_a_config_are_found() -> None:
     environment = wrapped("Counts", Counts(), ["RecordEpisodeStatistics", {"name": "ClipReward", "max_reward": 1.0}])
     assert sum_raw_returns(environment)
+
+
+class Binds(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Keeps the step of the bare environment from its constructor on."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._bound = env.unwrapped.step
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = self._bound(action)
+        return observation, -float(reward), *rest
+
+
+class Looks(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Changes no rewards."""
+
+
+def test_a_step_that_a_wrapper_keeps_from_its_constructor_on_sums_too() -> None:
+    environment = wrapped("Counts", Counts(), [f"{__name__}:Binds"])
+    assert sum_raw_returns(environment)
+    assert played(environment) == [10.0, 10.0]
+
+
+def test_nothing_is_left_of_a_sum_that_no_wrapper_needs() -> None:
+    environment = wrapped("Counts", Counts(), [f"{__name__}:Looks"])
+    assert not {"step", "reset"} & vars(environment.unwrapped).keys()
