@@ -13,9 +13,9 @@ from hive.config import load_config
 from hive.envs import Recipe
 from hive.envs.agents.interface import describe_agents, has_agents
 from hive.envs.spaces.actions import Discrete
-from hive.envs.spaces.kinds import kinds_of, patterns_for
-from hive.envs.spaces.observation import ObservationSpec
-from hive.envs.spaces.spec import AgentSpec
+from hive.envs.spaces.kinds import kinds_of, patterns_for, spec_of_kind
+from hive.envs.spaces.observation import ObservationSpec, observation_spec
+from hive.envs.spaces.spec import AgentSpec, EnvironmentSpec
 from hive.errors import ConfigError, EnvironmentFailed
 from hive.training.policies import check_has_agents
 
@@ -42,6 +42,28 @@ def agents(**sizes: int) -> list[AgentSpec]:
 )
 def test_kinds_are_named_after_their_agents(given: dict[str, int], kinds: dict[str, list[str]]) -> None:
     assert kinds_of(agents(**given)) == kinds
+
+
+@pytest.mark.parametrize(
+    ("bounds", "scale"),
+    [
+        (((0, 10), (0, 1000)), ((0.0,), (1000.0,))),
+        (((0, 10), (0, 10)), ((0.0,), (10.0,))),
+        (((5, 10), (-(2**31), 2**31 - 1)), ((0.0,), (10.0,))),  # the second declares nothing
+        (((0, 10), (0, [20, 5])), ((0.0, 0.0), (20.0, 10.0))),
+    ],
+)
+@pytest.mark.parametrize("is_part", [False, True])
+def test_agents_of_a_kind_have_the_scale_of_all_their_bounds(bounds: Any, scale: Any, is_part: bool) -> None:
+    specs = []
+    for low, high in bounds:
+        box = spaces.Box(np.full(2, low), np.broadcast_to(high, 2), dtype=np.int32)
+        specs.append(observation_spec("Env", spaces.Dict(x=box) if is_part else box))
+    agents = tuple(AgentSpec(name, spec, Discrete(2)) for name, spec in zip("ab", specs, strict=True))
+    assert kinds_of(agents) == {"agents": ["a", "b"]}
+    kind = spec_of_kind(EnvironmentSpec("Env", specs[0], Discrete(2), agents=agents), ["a", "b"])
+    (array,) = kind.observation.inputs
+    assert (array.low, array.high) == scale
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 """Groups the agents of an environment by their spaces: agents with equal spaces can share a policy.
+Bounds of observations may differ: its scale is that of all of them.
 
 `speaker_0` and `speaker_1` are the kind `speaker`; the name is that of their policy where a config has no [policies].
 """
@@ -10,8 +11,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from math import prod
+
+import numpy as np
 
 from hive.config.policies import NAME_LENGTH
+from hive.envs.spaces.observation import ArraySpec
+from hive.envs.spaces.origins import with_inputs
 from hive.envs.spaces.spec import AgentSpec, EnvironmentSpec
 
 ALL = "agents"
@@ -44,9 +50,22 @@ def kinds_of(agents: Sequence[AgentSpec]) -> dict[str, list[str]]:
 
 
 def spec_of_kind(spec: EnvironmentSpec, names: Sequence[str]) -> EnvironmentSpec:
-    """Return an environment as it is for these agents, whose spaces are equal."""
+    """Return an environment as it is for these agents, whose spaces are equal but for the bounds of observations."""
     own = tuple(agent for agent in spec.agents if agent.name in names)
-    return replace(spec, observation=own[0].observation, action=own[0].action, agents=own)
+    arrays = zip(*(agent.observation.inputs for agent in own), strict=True)
+    observation = with_inputs(own[0].observation, [_of_all(each) for each in arrays])
+    return replace(spec, observation=observation, action=own[0].action, agents=own)
+
+
+def _of_all(each: Sequence[ArraySpec]) -> ArraySpec:
+    """Return an array that several agents see: its scale is that of the lowest and the highest of their bounds."""
+    if all((one.low, one.high) == (each[0].low, each[0].high) for one in each):
+        return each[0]
+    size = prod(each[0].shape)
+    low = np.min([np.broadcast_to(one.low or 0.0, size) for one in each], axis=0)
+    high = np.max([np.broadcast_to(one.high or 1.0, size) for one in each], axis=0)
+    kept = slice(1 if len({*zip(low, high, strict=True)}) == 1 else size)
+    return replace(each[0], low=tuple(low[kept].tolist()), high=tuple(high[kept].tolist()), channels="")
 
 
 def patterns_for(names: Sequence[str], every: Sequence[str]) -> str | list[str]:

@@ -51,7 +51,7 @@ def are_small(spec: ObservationSpec, observations: Sequence[Any]) -> bool:
 def with_found_origins(spec: ObservationSpec, observations: Sequence[Any]) -> ObservationSpec:
     """Return the spec with the origins that the first observations of an environment show to be needed."""
     inputs = [replace(one, origin=_found(one, observations)) if _may_need(one) else one for one in spec.inputs]
-    return _with_inputs(spec, inputs)
+    return with_inputs(spec, inputs)
 
 
 def with_origins(spec: ObservationSpec, its: ObservationSpec | None) -> ObservationSpec:
@@ -60,7 +60,7 @@ def with_origins(spec: ObservationSpec, its: ObservationSpec | None) -> Observat
         return spec
     known = {_place(one): one for one in (*its.inputs, *its.hidden)}
     pairs = [(one, known.get(_place(one))) for one in spec.inputs]
-    return _with_inputs(spec, [one if other is None else _with_origin_of(one, other) for one, other in pairs])
+    return with_inputs(spec, [one if other is None else _with_origin_of(one, other) for one, other in pairs])
 
 
 def has_origins_of(mine: ObservationSpec, its: ObservationSpec) -> bool:
@@ -90,7 +90,8 @@ def _with_origin_of(one: AnyArray, other: ArraySpec) -> AnyArray:
     return replace(one, origin=other.origin, low=other.low, high=other.high)
 
 
-def _with_inputs(spec: ObservationSpec, inputs: list[Any]) -> ObservationSpec:
+def with_inputs(spec: ObservationSpec, inputs: list[Any]) -> ObservationSpec:
+    """Return the spec with these arrays in the place of its `inputs`."""
     if spec.parts:
         return replace(spec, parts=tuple(inputs))
     (whole,) = inputs
