@@ -137,6 +137,7 @@ WRONG: dict[str, tuple[int, Any, str]] = {
     "an observation that is NaN": (2, with_value(0, "b", np.full(3, np.nan)), "an observation with nan in it"),
     "no observation but None": (2, with_value(0, "b", None), "an observation of type NoneType"),
     "four values": (2, lambda environment, *results: results[:4], "4 values from step"),
+    "flags of two": (2, with_value(2, "b", np.zeros(2, bool)), "`terminations` array([False, False]) of the agent `b`"),
     "no dictionaries": (2, lambda environment, *results: tuple(map(list, results)), "from step, expected (obs"),
     "None from step": (2, lambda environment, *results: None, "an object of type NoneType from step"),
     "an error in step": (2, raises, "in step (env 1, step 2 of this collector)"),
@@ -428,6 +429,19 @@ def test_only_what_an_agent_sees_after_a_truncation_is_kept() -> None:
     assert (row.rewards.tolist(), row.episode_returns.tolist()) == ([3.0, 0.0], [3.0, 0.0])
     assert (row.final_index.tolist(), row.finals.count) == ([-1, 0], 1)
     assert row.finals.observations[0].tolist() == [0.0, 1.0, 1.0]
+    assert row.observations.tolist() == [[1.0, 0.0, 0.0], [1.0, 0.0, 1.0]]
+
+
+def test_agents_that_are_all_gone_without_a_flag_are_truncated() -> None:
+    def empties(environment: Any, *results: Any) -> Any:
+        environment.agents = []
+        return results
+
+    seated = Seated([Odd(2, empties)])
+    seated.step()
+    (row,) = seated.step()
+    assert (row.terminated.tolist(), row.truncated.tolist()) == ([0, 0], [1, 1])
+    assert row.finals.observations[:2].tolist() == [[0.0, 2.0, 0.0], [0.0, 2.0, 1.0]]
     assert row.observations.tolist() == [[1.0, 0.0, 0.0], [1.0, 0.0, 1.0]]
 
 

@@ -16,6 +16,7 @@ from hive.envs.agents.table import seat_of, table_of
 from hive.envs.agents.turns import MOST_EPISODES, Completed, Game, TurnsVector
 from hive.envs.make import make_any
 from hive.envs.recipe import Recipe
+from hive.envs.vectors.attributes import set_attributes
 from hive.errors import EnvironmentFailed
 from hive.records.run_warnings import AGENTS_ALIKE, LATE_REWARDS, REWARDS_AGAIN
 
@@ -100,6 +101,14 @@ def test_a_game_that_refuses_a_reset_is_constructed_again_and_told() -> None:
         table.games[0].act(0)
     assert (first.closed, first.at, again.at) == (True, 1, 1)
     assert "RuntimeError: not over" in table.refused
+
+
+def test_an_attribute_is_given_before_the_next_reset() -> None:
+    table = seated([TurnGame(NAMES, [Episode(NAMES, [Move("a", terminates=NAMES)])])])
+    set_attributes(table, {"deads": "last"})
+    assert table.environments[0].deads == "first"
+    table.games[0].act(0)
+    assert table.environments[0].deads == "last"
 
 
 def test_two_policies_have_columns_of_their_own() -> None:

@@ -21,7 +21,7 @@ from hive.envs.agents.bots import Bot
 from hive.envs.agents.interface import AgentView
 from hive.envs.agents.playable import Seated
 from hive.envs.agents.seats import MISSING, EndedEpisode, EndInfos, SeatRows, end_episode
-from hive.envs.vectors.attributes import Pending
+from hive.envs.vectors.checks import short
 from hive.envs.vectors.resetting import Resets
 from hive.envs.vectors.rows import StepRow
 from hive.envs.vectors.shared_buffers import SharedBuffers, copied
@@ -51,7 +51,6 @@ class ParallelVector(Seated):
     def __init__(self, id: str, seats: Sequence[SeatRows], bots: Sequence[Mapping[str, Bot]], resets: Resets) -> None:
         """bots: of each environment, agent -> the bot that acts for it. resets: has the environments."""
         super().__init__(id, resets, seats)
-        self.pending = Pending()
         self.tables: list[_Table] = [_Table(number, self, bots[number]) for number in range(self.count)]
         self.each = self.tables
         self.env_steps = 0
@@ -84,10 +83,6 @@ class ParallelVector(Seated):
 
     def turns(self, seat: int) -> None:
         """Return None: every column has a row in each step."""
-
-    def set_attributes(self, values: Mapping[str, Any]) -> None:
-        """Give every environment these values before its next reset."""
-        self.pending.set(values)
 
 
 class _Table:
@@ -198,7 +193,16 @@ class _Table:
         if not isinstance(result, tuple) or len(result) != 5 or not all(isinstance(one, Mapping) for one in result):
             raise self._checks.wrong("step", result, RESULTS + ", dictionaries by agent", self.number)
         found = StepResult(*result)
+        try:
+            self._take(found)
+        except Exception:
+            self._check_flags(found)
+            raise
+
+    def _take(self, found: StepResult) -> None:
+        """Write what a step returned, and reset the environment when no agent is left."""
         acted = self._alive(found)
+        found = self._with_truncated(acted, found)
         ended = self._credit(acted, found)
         self._dead |= ended
         self._credit_others(acted, found)
@@ -207,6 +211,24 @@ class _Table:
             self._show(self._live, found.observations, found.infos)
             return
         self.finish(cut=False)
+
+    def _check_flags(self, found: StepResult) -> None:
+        """Raise EnvironmentFailed for a flag that is neither true nor false, as an array of two is."""
+        for name in ("terminations", "truncations"):
+            for agent, flag in getattr(found, name).items():
+                try:
+                    bool(flag)
+                except Exception as error:
+                    what = f"`{name}` {short(flag)} of the agent `{agent}`, expected True or False"
+                    raise self._checks.wrong_agents(what, self.number) from error
+
+    def _with_truncated(self, acted: Sequence[Any], found: StepResult) -> StepResult:
+        """Return the result with flags for agents that go on by their own and see something, where none is listed."""
+        listed = getattr(self._environment, "agents", None)
+        left = [agent for agent in acted if not found.is_over(agent)] if listed is not None and not len(listed) else []
+        if found.is_rllib or not left or not found.observations.keys() >= {*left}:
+            return found
+        return found._replace(truncations={**found.truncations, **dict.fromkeys(left, True)})
 
     def _alive(self, found: StepResult) -> list[Any]:
         """Return who has acted, without the dead that were asked once more; their rows are not valid."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from hive.envs.agents.notices import Notices
 from hive.envs.agents.seats import EndedEpisode, SeatRows
 from hive.envs.loading import close
 from hive.envs.spaces.observation import ObservationSpec
+from hive.envs.vectors.attributes import Pending
 from hive.envs.vectors.resetting import Resets
 from hive.envs.vectors.rows import StepRow
 
@@ -106,6 +107,7 @@ class Seated:
         self.seats = seats
         self.ended: list[EndedEpisode] = []  # since the caller has last emptied it
         self.notices = Notices(id)
+        self.pending = Pending()
 
     @property
     def refused(self) -> str:
@@ -124,6 +126,10 @@ class Seated:
         """Let each environment play so many more episodes until the next reset; -1: without a limit."""
         for one, left in zip(self.each, episodes, strict=True):
             one.left = int(left)
+
+    def set_attributes(self, values: Mapping[str, Any]) -> None:
+        """Give every environment these values before its next reset."""
+        self.pending.set(values)
 
     def cut(self, number: int) -> None:
         """End the running episode of an environment, which waits for the next reset."""

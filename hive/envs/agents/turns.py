@@ -140,7 +140,7 @@ class Game:
             for column, view in seat.columns_of(number):
                 self._players[view.agent] = position, column, view
         self._checks = seats[0].checks
-        self._ended, self._notices = vector.ended, vector.notices
+        self._ended, self._notices, self._pending = vector.ended, vector.notices, vector.pending
         self._clearing = Clearing()
         self.turns = 0
         self.left = -1
@@ -162,11 +162,12 @@ class Game:
         self._advance()
 
     def _reset(self, seed: int | None) -> None:
+        environments = self._resets.environments
         try:
-            self._resets.begin(self.number, seed, lambda _: None)
+            self._resets.begin(self.number, seed, lambda one: self._pending.apply(one, environments[one]))
         except BaseException as error:
             raise self._checks.raised_by(error, "reset", self.number) from error
-        self._environment = self._resets.environments[self.number]
+        self._environment = environments[self.number]
         for bot in self._bots.values():
             bot.begin(seed)
         self._acted: set[Any] = set()  # agents that have acted in this episode

@@ -65,7 +65,7 @@ def _of_all(each: Sequence[ArraySpec]) -> ArraySpec:
     low = np.min([np.broadcast_to(one.low or 0.0, size) for one in each], axis=0)
     high = np.max([np.broadcast_to(one.high or 1.0, size) for one in each], axis=0)
     kept = slice(1 if len({*zip(low, high, strict=True)}) == 1 else size)
-    return replace(each[0], low=tuple(low[kept].tolist()), high=tuple(high[kept].tolist()), channels="")
+    return replace(each[0], low=tuple(low[kept].tolist()), high=tuple(high[kept].tolist()))
 
 
 def patterns_for(names: Sequence[str], every: Sequence[str]) -> str | list[str]:

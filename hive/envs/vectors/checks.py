@@ -302,15 +302,15 @@ def _fault(spec: ArraySpec, observation: Any, what: str) -> tuple[str, bool]:
     array = as_array(observation)
     shape = spec.shape
     if spec.counts:
-        shape = () if len(spec.counts) == 1 else (len(spec.counts),)
+        shape = spec.env_shape if spec.env_shape is not None else (len(spec.counts),) * (len(spec.counts) > 1)
     if array.dtype == object:
         return f"{what} of type {type(observation).__name__}, expected an array of shape {shape}", False
-    if array.shape != shape:
+    if array.shape != shape and not (spec.counts and array.size == len(spec.counts)):  # those are stored in any shape
         return f"{what} of shape {array.shape}, expected {shape}", False
     if spec.counts:
         limits = [f"{first} to {first + n - 1}" for n, first in zip(spec.counts, spec.firsts, strict=True)]
         kind = "an integer" if shape == () else "integers"
-        return f"{what.replace('an ', 'the ', 1)} {observation!r}, expected {kind} from {', '.join(limits)}", False
+        return f"{what.replace('an ', 'the ', 1)} {short(observation)}, expected {kind} from {', '.join(limits)}", False
     if not _converts(array, np.dtype(spec.dtype)):
         if array.dtype.kind == "i":
             return f"{what} with {array[(array < 0) | (array > 255)][0]} in it, expected 0 to 255", False
