@@ -121,6 +121,7 @@ class Evaluation(Message):
     info: dict[str, float] = field(default_factory=dict)  # env.info: means over the episodes that have the value
     cut: int = 0  # episodes that did not end and were cut at the limit of steps; their returns count up to there
     balanced: bool = False  # whether returns of agents that share the policy vary, but never their sum in an episode
+    counted: dict[str, int] = field(default_factory=dict)  # number of values in each mean of `info`
 
     @property
     def interval(self) -> float:

@@ -106,7 +106,7 @@ def test_for_programs(place: Place, run: RunDirectory) -> None:
     (one,) = json.loads(done.out)
     assert one.keys() == {
         *("run", "checkpoint", "updates", "env_steps", "episodes", "mean_return", "deviation", "min", "max"),
-        *("mean_length", "wall_s", "interval_95", "seed", "seeds", "sampled", "info", "cut", "balanced"),
+        *("mean_length", "wall_s", "interval_95", "seed", "seeds", "sampled", "info", "cut", "balanced", "counted"),
     }
     assert (one["run"], one["updates"], one["env_steps"], one["episodes"]) == ("cartpole-1", 300, 9600, 4)
     assert (one["seed"], one["sampled"]) == (3, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,12 @@ def test_an_environment_that_fails_is_named_and_closed(tmp_path: Path) -> None:
 
 
 def test_several_evaluations_are_joined_in_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Evaluation(7, 6, 96, 1.5, 2, 4.0, 0.0, 4.0, 4.0, 9.0, 1.0, {"luck": 1.0}, 1, True)
-    other = Evaluation(7, 6, 96, 1.5, 6, 8.0, 0.0, 8.0, 8.0, 1.0, 2.0, {}, 0, False)
-    root = 3.0**0.5
-    assert joined([one, other]) == Evaluation(7, 6, 96, 1.5, 8, 7.0, root, 4.0, 8.0, 3.0, 3.0, {"luck": 1.0}, 1, False)
+    one = Evaluation(7, 6, 96, 1.5, 2, 4.0, 0.0, 4.0, 4.0, 9.0, 1.0, {"luck": 1.0, "won": 0.0}, 1, True)
+    other = Evaluation(7, 6, 96, 1.5, 6, 8.0, 0.0, 8.0, 8.0, 1.0, 2.0, {"won": 1.0}, 0, False)
+    one, other = replace(one, counted={"luck": 2, "won": 1}), replace(other, counted={"won": 3})
+    numbers = (7, 6, 96, 1.5, 8, 7.0, 3.0**0.5, 4.0, 8.0, 3.0, 3.0)
+    info, counted = {"luck": 1.0, "won": 0.75}, {"luck": 2, "won": 4}
+    assert joined([one, other]) == Evaluation(*numbers, info, 1, False, counted)
 
     class More(Evaluation):
         longest: int = 0

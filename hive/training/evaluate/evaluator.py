@@ -166,6 +166,7 @@ def _played(done: Sequence[EndedEpisode], seat: TableSeat, due: EvaluationDue, w
     agents = seat.agents
     each = [one.returns[agent] for one in done for agent in agents if agent in one.returns]
     returns, lengths = np.array(each or [np.nan]), [one.steps for one in done]
+    info = _info(done, seat)
     evaluation = Evaluation(
         turn=due.turn,
         updates=due.updates,
@@ -178,31 +179,30 @@ def _played(done: Sequence[EndedEpisode], seat: TableSeat, due: EvaluationDue, w
         max=float(returns.max()),
         mean_length=_mean(lengths),
         wall_s=wall_s,
-        info=_info(done, seat),
+        info={name: _mean(values) for name, values in info.items()},
         cut=sum(one.cut for one in done),
         balanced=is_balanced([[one.returns.get(agent, 0.0) for agent in agents] for one in done]),
+        counted={name: len(values) for name, values in info.items()},
     )
     return Played(evaluation, each, lengths)
 
 
-def _info(done: Sequence[EndedEpisode], seat: TableSeat) -> dict[str, float]:
-    """Return the means of the values of `info` over the episodes that have them; of several agents, their returns, too.
+def _info(done: Sequence[EndedEpisode], seat: TableSeat) -> dict[str, list[float]]:
+    """Return the values of `info` of the episodes that have them; of several agents, their returns, too.
 
     A value that is not finite counts for none.
     """
     chosen = [one.infos[agent] for one in done for agent in seat.agents if agent in one.infos]
     found = {
-        name: _mean(values)
+        name: values
         for name in seat.info
         if (values := [each[name] for each in chosen if np.isfinite(each.get(name, np.nan))])
     }
     if LONE in seat.agents:
         return found
     everyone = dict.fromkeys(agent for one in done for agent in one.returns)
-    returns = {
-        RETURN_OF + agent: _mean([one.returns[agent] for one in done if agent in one.returns]) for agent in everyone
-    }
-    return {**returns, **found, TEAM: _mean([sum(one.returns.values()) for one in done])}
+    returns = {RETURN_OF + agent: [one.returns[agent] for one in done if agent in one.returns] for agent in everyone}
+    return {**returns, **found, TEAM: [sum(one.returns.values()) for one in done]}
 
 
 def _mean(values: Sequence[float]) -> float:

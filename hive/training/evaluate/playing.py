@@ -205,9 +205,10 @@ def joined(played: Sequence[Evaluation]) -> Evaluation:
         "cut": sum(one.cut for one in played),
         "balanced": all(one.balanced for one in played),
         "info": {
-            name: _weighted([one.info[name] for one in ones], [one.episodes for one in ones])
+            name: _weighted([one.info[name] for one in ones], [one.counted[name] for one in ones])
             for name, ones in having.items()
         },
+        "counted": {name: sum(one.counted[name] for one in ones) for name, ones in having.items()},
     }
     return Evaluation(**{field.name: values[field.name] for field in fields(Evaluation)})  # of each field, or KeyError
 
