@@ -286,7 +286,7 @@ def test_lines_that_cannot_be_written_are_a_warning_with_their_number(tmp_path: 
     fixture.run([], source_of=TooLong, watch=lambda supervisor: follow(supervisor, events))
     assert len([*read_jsonl(fixture.directory.metrics_file)]) == 1
     causes = [fields["cause"] for _, _, fields in events if fields.get("warning") == "lines lost"]
-    assert [cause.partition(" ")[0] for cause in causes] == ["1", "2"], "the first time, and at the end"
+    assert [cause.rpartition(" ")[2] for cause in causes] == ["1", "2"], "the first time, and at the end"
 
 
 class Unclosable(Breaking):

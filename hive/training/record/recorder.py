@@ -257,7 +257,7 @@ class Recorder(Actor):
         if lost == self.lost:
             return []
         self.lost = lost
-        text = f"{lost:,} lines of metrics, evaluations or episodes could not be written"
+        text = f"lines of metrics, evaluations or episodes that could not be written: {lost:,}"
         return [RunWarning(LINES_LOST, text, "free space on the disk of the run directory", self.judged_steps)]
 
     def _log_warnings(self, began: Iterable[RunWarning], ended: Iterable[str], steps: int) -> None:
