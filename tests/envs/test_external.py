@@ -170,13 +170,14 @@ def test_an_episode_that_ends_is_followed_by_the_next_one_in_the_same_step(serve
 
 
 def test_a_program_that_has_played_its_episodes_is_neither_stepped_nor_reset(serve: Serve) -> None:
-    fake, plays = serve(step={"terminated": b"\1"}), np.array([1, 1])
+    nan = np.full(2, np.nan, "<f4").tobytes()
+    fake, plays = serve(step={"terminated": b"\1", "observations": nan}), np.array([1, 1])
     program, row = started(Recipe("fake", connect=fake.address), plays)
     do(program, "reset", [5])
     for _ in range(2):
         do(program, "step", np.array([0]))
     assert [one["request"] for one in fake.requests] == ["hello", "reset", "step"]
-    assert (row.valid.tolist(), row.terminated.tolist(), row.observations.tolist()) == ([0], [0], [[2.0, 0.0]])
+    assert (row.valid.tolist(), row.terminated.tolist(), row.observations.tolist()) == ([0], [0], [[1.0, 0.0]])
     do(program, "reset", [6])
     do(program, "step", np.array([0]))
     assert row.valid.tolist() == [1]

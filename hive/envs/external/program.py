@@ -113,7 +113,9 @@ class Program(ProgramClient):
         for index in ended:
             if row.truncated[index]:
                 row.final_index[index] = checks.final(index, at(observations, index), row.finals)
-        if ended and not self._episodes.resting:
+        if self._episodes.resting:  # its row keeps what it saw before: its last observation may be anything
+            return
+        if ended:
             self._now_doing("reset", ended[0] if len(ended) == 1 else None)
             following = yield from talk.reset(ended, None, [self._reset_options[index] for index in ended])
             observations = _replaced(observations, ended, following)
