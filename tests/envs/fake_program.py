@@ -64,6 +64,7 @@ class FakeProgram:
         self.address = f"unix:{folder}/fake"
         self.requests: list[dict[str, Any]] = []
         self._answer = answer
+        self._connection: socket.socket | None = None
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(f"{folder}/fake")
         self._server.listen(4)
@@ -73,6 +74,9 @@ class FakeProgram:
     def close(self) -> None:
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
+        if self._connection is not None:
+            with contextlib.suppress(OSError):  # a test that fails leaves it open
+                self._connection.shutdown(socket.SHUT_RDWR)
         self._thread.join()
 
     def _serve(self) -> None:
@@ -81,6 +85,7 @@ class FakeProgram:
                 connection, _ = self._server.accept()
             except OSError:
                 return
+            self._connection = connection
             with contextlib.suppress(OSError), connection, connection.makefile("rb") as file:  # hive may end it
                 self._converse(connection, file)
 
