@@ -113,7 +113,7 @@ class AlgorithmConfig:
     )
     weight_decay: float = key(
         0.0,
-        "weight decay, of a learned temperature too: decoupled in adamw, added to the gradient in the other optimizers",
+        "weight decay, of a temperature too: decoupled in adamw, added to the gradient in other optimizers",
         minimum=0,
     )
     # Networks: the actor, the critics together, and the temperature.
