@@ -131,8 +131,8 @@ def test_it_trains_and_evaluates(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""  # too short for a line
 
 
-@pytest.mark.full(reason="two minutes", rotates=True)
+@pytest.mark.full(reason="a minute", rotates=True)
 def test_it_learns_pendulum(capsys: pytest.CaptureFixture[str]) -> None:
-    """In fewer steps than by default, which end at -150."""
-    assert sac.train(sac.Settings(steps=8_000)) >= -250.0
+    """By smaller batches and larger steps than by default; seeds 1 to 3 end at -156 to -162."""
+    assert sac.train(sac.Settings(steps=4_000, batch_size=64, learning_rate=1e-3)) >= -250.0
     assert " 1,000 steps  return " in capsys.readouterr().out
