@@ -45,7 +45,7 @@ def user_class(cls: type, method: str) -> type | None:
 
 
 class Overridable:
-    """Base of algorithms with some of METHODS. What a method adds to a loss is the first of the statistics."""
+    """The base of algorithms that have some of METHODS. Their first statistics are what a method adds to a loss."""
 
     statistics: tuple[str, ...]
 

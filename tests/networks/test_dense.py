@@ -83,7 +83,7 @@ def assert_close(found: Tensor, expected: Tensor, terms: int = 1, rounding: floa
 
 
 def test_the_outputs_of_several_boxes_are_those_of_torch() -> None:
-    """Of each box the means and then the deviations, which are no columns that follow all means."""
+    """Each box has its means and then its deviations; the deviations do not follow all means."""
     network: Any = built(action="boxes")
     rows = torch.rand(5, 7)
     expected = [output.detach().numpy() for output in network(rows)]
